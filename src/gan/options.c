@@ -42,6 +42,14 @@ static const cod_option option_list[] = {
      "in esrgan, 1 in real_esrgan"},
     {"adversarial_weight", COD_OPTION_FLOAT, FIELD(adversarial_weight), "auto", 1e-30, 1e9, cod_option_auto,
      "factor of the adversarial loss; auto: 0.001 in srgan, 0.005 in esrgan, 0.1 in real_esrgan"},
+    {"l1_gt_usm", COD_OPTION_CHOICE, FIELD(l1_gt_usm), "auto", 0, 0, switches,
+     "compare pixels with truth sharpened by unsharp masking (see data.gt_usm); auto: true in real_esrgan, false in "
+     "the "
+     "others. Where one of these three is true, data.degradation degrades the sharpened picture"},
+    {"percep_gt_usm", COD_OPTION_CHOICE, FIELD(percep_gt_usm), "auto", 0, 0, switches,
+     "compare features with those of sharpened truth; auto: true in real_esrgan, false in the others"},
+    {"gan_gt_usm", COD_OPTION_CHOICE, FIELD(gan_gt_usm), "auto", 0, 0, switches,
+     "show the discriminator sharpened truth; auto: false"},
     {"perceptual_file", COD_OPTION_STRING, FIELD(perceptual_file), "", 0, 0, NULL,
      "safetensors file with VGG-19's weights up to the last compared layer, by torchvision's names"},
     {"perceptual_input", COD_OPTION_CHOICE, FIELD(perceptual_input), "auto", 0, 0, cod_perceptual_input_names,
@@ -147,20 +155,43 @@ static cod_status read_content(const cod_string_list *given, const gan_published
     return COD_OK;
 }
 
+static bool switched(int option, bool published)
+{
+    return option == AUTO ? published : (bool)(option - FIRST);
+}
+
+/** Which losses take sharpened truth, of those that there are. */
+static void settle_truth(const gan_options *o, const gan_published *published, gan_settings *s)
+{
+    const bool pixels = s->layer_count == 0 || s->pixel_weight > 0, features = s->layer_count > 0;
+    s->l1_gt_usm = pixels && switched(o->l1_gt_usm, published->l1_gt_usm);
+    s->percep_gt_usm = features && switched(o->percep_gt_usm, published->percep_gt_usm);
+    s->gan_gt_usm = switched(o->gan_gt_usm, published->gan_gt_usm);
+    const bool sharp = s->l1_gt_usm || s->percep_gt_usm || s->gan_gt_usm;
+    const bool plain = (pixels && !s->l1_gt_usm) || (features && !s->percep_gt_usm) || !s->gan_gt_usm;
+    s->truth = sharp && plain ? COD_TRUTH_BOTH : sharp ? COD_TRUTH_SHARP : COD_TRUTH_PLAIN;
+}
+
 cod_status gan_settle(const cod_run_config *run, const gan_published *published, gan_settings *out)
 {
     const gan_options *o = cod_run_config_section(run, &gan_option_table);
     *out = (gan_settings){
         .options = o,
-        .before_activation =
-            o->before_activation == AUTO ? published->before_activation : (bool)(o->before_activation - FIRST),
+        .before_activation = switched(o->before_activation, published->before_activation),
         .feature_loss = o->feature_loss == AUTO ? published->feature_loss : feature_loss_kinds[o->feature_loss - FIRST],
         .adversarial_weight = isnan(o->adversarial_weight) ? published->adversarial_weight : o->adversarial_weight,
         .hidden = o->hidden == 0 ? published->hidden : o->hidden,
         .schedule = o->schedule == AUTO ? cod_recipe_schedule(run).kind : (cod_schedule_kind)(o->schedule - FIRST)};
     COD_TRY(read_content(&o->content, published, out));
     out->pixel_weight = !isnan(o->pixel_weight) ? o->pixel_weight : out->layer_count > 0 ? published->pixel_weight : 0;
+    settle_truth(o, published, out);
     return COD_OK;
+}
+
+cod_truth gan_truth(const cod_run_config *run, const gan_published *published)
+{
+    gan_settings settings;
+    return gan_settle(run, published, &settings) == COD_OK ? settings.truth : COD_TRUTH_PLAIN;
 }
 
 cod_vgg_layer gan_last_layer(const gan_settings *settings)
@@ -204,6 +235,11 @@ void gan_check(const cod_run_config *run, const gan_published *published)
                                "the discriminator of recipe '%s' judges pictures; model '%s' makes none",
                                run->recipe->name, kind->name);
     check_content(run, published);
+    if (run->data.gt_usm)
+        cod_config_problem_key(run->config, "data.gt_usm",
+                               "recipe '%s' has an option for each of its losses: set gan.l1_gt_usm, gan.percep_gt_usm "
+                               "or gan.gan_gt_usm",
+                               run->recipe->name);
     if (o->hidden > 0 && published->hidden == 0)
         cod_config_problem_key(run->config, "gan.hidden",
                                "the discriminator of recipe '%s' has no fully connected layer", run->recipe->name);

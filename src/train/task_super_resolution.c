@@ -5,6 +5,7 @@
 #include "infer/evaluate.h"
 #include "io/file.h"
 #include "train/metrics.h"
+#include "train/recipe.h"
 #include "train/task_internal.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@ typedef struct super_resolution {
     cod_train_task base;
     cod_dataset *data;
     cod_crops crops;
-    cod_degrader *degrader; /**< NULL = low pictures are the data set's */
+    cod_sharpener *sharpener; /**< NULL = truth is as it is */
+    cod_degrader *degrader;   /**< NULL = low pictures are the data set's */
     bool validates_degraded;
     cod_upscaler *upscaler, *bicubic;
     const cod_eval_options *eval;
@@ -37,6 +39,7 @@ static void close_task(cod_train_task *task)
     cod_ma_model_clear(&s->ma);
     cod_dataset_close(s->data);
     cod_degrader_destroy(s->degrader);
+    cod_sharpener_destroy(s->sharpener);
     free(s);
 }
 
@@ -52,6 +55,10 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     s->base.broken = counts.broken;
     s->base.unfit = counts.small;
     cod_crops_init(&s->crops, s->data, config->data.patch, config->data.augment);
+    s->crops.truth = cod_recipe_truth(config);
+    if (s->crops.truth != COD_TRUTH_PLAIN)
+        COD_TRY(cod_sharpener_create(&s->sharpener));
+    s->crops.sharpener = s->sharpener;
     s->base.samples = cod_crops_samples(&s->crops);
     if (config->data.degradation == COD_DEGRADATION_REAL_ESRGAN)
         COD_TRY(cod_degrader_create(&config->degradation, scaled.scale, &s->degrader));

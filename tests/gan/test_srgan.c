@@ -76,6 +76,12 @@ static void twenty_steps_are_pytorchs(void **state)
     small_gan_compare("srgan", BASE, 4);
 }
 
+static void twenty_steps_in_f32_are_pytorchs(void **state)
+{
+    (void)state;
+    small_gan_compare_f32("srgan", BASE);
+}
+
 static void contradictions_are_told(void **state)
 {
     (void)state;
@@ -103,8 +109,8 @@ static void contradictions_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(a_wrong_gradient_is_found),
+        cmocka_unit_test(gradients_agree_with_differences),    cmocka_unit_test(a_wrong_gradient_is_found),
         cmocka_unit_test(nothing_of_the_generator_runs_twice), cmocka_unit_test(twenty_steps_are_pytorchs),
-        cmocka_unit_test(contradictions_are_told)};
+        cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),    cmocka_unit_test(contradictions_are_told)};
     return cmocka_run_group_tests_name("srgan", tests, set_up, cod_test_folder_remove);
 }
