@@ -64,6 +64,11 @@ COD_MUST_CHECK cod_status cod_degrader_create(const cod_degrade_options *options
 /** NULL is fine. */
 void cod_degrader_destroy(cod_degrader *degrader);
 
+/** Frees the memory that is kept for next calls, which grew with the largest picture so far; any thread. */
+void cod_degrader_trim(cod_degrader *degrader);
+/** Bytes of that memory. */
+size_t cod_degrader_kept_bytes(cod_degrader *degrader);
+
 const cod_degrade_options *cod_degrader_options(const cod_degrader *degrader);
 
 /** What happens to the sample at a place; any thread. */
