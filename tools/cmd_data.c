@@ -15,13 +15,14 @@ static const char help[] =
     "usage: codistill data CONFIG.yaml --show DIR [--count N] [--force] [key.path=value ...]\n\n"
     "Writes the first samples that super-resolution would train on, of group 0, as PNG: the low-resolution crop, each "
     "pixel\n"
-    "as a square, beside the true one; and prints what each low-resolution crop went through. Starts no training.\n\n"
+    "as a square, beside the true one and, where losses take it, the sharpened one; and prints what each "
+    "low-resolution crop went through. Starts no training.\n\n"
     "  --show DIR   a folder for sample-0000.png and so on, made if need be\n"
     "  --count N    how many samples, from 1 to 10000 (8)\n"
     "  --force      replace samples that exist\n"
     "  --help\n";
 
-enum { GAP = 8, PATH_BYTES = 4096, TEXT_BYTES = COD_DEGRADATION_TEXT_BYTES };
+enum { GAP = 8, RGB = 3, PATH_BYTES = 4096, TEXT_BYTES = COD_DEGRADATION_TEXT_BYTES };
 
 typedef struct arguments {
     const char *folder;
@@ -30,24 +31,27 @@ typedef struct arguments {
 } arguments;
 
 /** Copies sample values from `column` on, each pixel `factor` times as large. */
-static void paste(cod_image *sheet, int64_t column, const float *pixels, int64_t side, int64_t factor)
+static void paste(cod_image *sheet, int64_t column, const float *pixels, int64_t side, int64_t channels, int64_t factor)
 {
     uint8_t *out = sheet->pixels;
     for (int64_t y = 0; y < side * factor; y++)
         for (int64_t x = 0; x < side * factor; x++)
             for (int c = 0; c < 3; c++)
                 out[(y * sheet->width + column + x) * 3 + c] =
-                    (uint8_t)(pixels[((y / factor) * side + x / factor) * 3 + c] * 255 + 0.5f);
+                    (uint8_t)(pixels[((y / factor) * side + x / factor) * channels + c] * 255 + 0.5f);
 }
 
 static cod_status write_pair(const char *path, const cod_batch *batch)
 {
     const int64_t low = batch->input.shape.w, high = batch->target.shape.w;
+    const int64_t channels = batch->target.shape.c, truths = channels / RGB;
+    const float *truth = cod_view_host(&batch->target);
     cod_image sheet;
-    COD_TRY(cod_image_init(&sheet, 2 * high + GAP, high, 3, 8));
+    COD_TRY(cod_image_init(&sheet, (1 + truths) * high + truths * GAP, high, RGB, 8));
     memset(sheet.pixels, 255, cod_image_bytes(&sheet));
-    paste(&sheet, 0, cod_view_host(&batch->input), low, high / low);
-    paste(&sheet, high + GAP, cod_view_host(&batch->target), high, 1);
+    paste(&sheet, 0, cod_view_host(&batch->input), low, RGB, high / low);
+    for (int64_t i = 0; i < truths; i++)
+        paste(&sheet, (1 + i) * (high + GAP), truth + i * RGB, high, channels, 1);
     const cod_status status = cod_image_write_png(path, &sheet);
     cod_image_clear(&sheet);
     return status;

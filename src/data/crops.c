@@ -6,23 +6,44 @@
 
 enum { TURNS = 8, MIRRORED_X = 1, MIRRORED_Y = 2, TRANSPOSED = 4, RGB = 3 };
 
+/** Where a turned crop's elements lie in its picture. */
+typedef struct walk {
+    int64_t corner, across, down;
+} walk;
+
 /**
- * Copies a crop [size, size, 3] of a picture at (left, top) turned by one of the eight: bit 0 mirrors x, bit 1 mirrors y, bit 2
- * exchanges them.
+ * A crop of side `size` of a picture at (left, top) turned by one of the eight: bit 0 mirrors x, bit 1 mirrors y, bit 2 exchanges
+ * them.
  */
-static void copy_crop(const float unit[256], const uint8_t *picture, int64_t width, int64_t left, int64_t top,
-                      int64_t size, uint32_t turn, float *out)
+static walk walk_of(int64_t width, int64_t left, int64_t top, int64_t size, uint32_t turn)
 {
     const bool mirror_x = turn & MIRRORED_X, mirror_y = turn & MIRRORED_Y, transpose = turn & TRANSPOSED;
     const int64_t last = size - 1;
-    const int64_t step_x = mirror_x ? -3 : 3, step_y = (mirror_y ? -3 : 3) * width;
-    const uint8_t *corner = picture + ((top + (mirror_y ? last : 0)) * width + left + (mirror_x ? last : 0)) * 3;
-    const int64_t across = transpose ? step_y : step_x, down = transpose ? step_x : step_y;
+    const int64_t step_x = mirror_x ? -RGB : RGB, step_y = (mirror_y ? -RGB : RGB) * width;
+    return (walk){.corner = ((top + (mirror_y ? last : 0)) * width + left + (mirror_x ? last : 0)) * RGB,
+                  .across = transpose ? step_y : step_x,
+                  .down = transpose ? step_x : step_y};
+}
+
+/** Copies a crop into the first channels of `out`, [size, size, channels]. */
+static void copy_crop(const float unit[256], const uint8_t *picture, walk w, int64_t size, int64_t channels, float *out)
+{
     for (int64_t y = 0; y < size; y++) {
-        const uint8_t *in = corner + y * down;
-        for (int64_t x = 0; x < size; x++, in += across, out += 3)
-            for (int c = 0; c < 3; c++)
+        const uint8_t *in = picture + w.corner + y * w.down;
+        for (int64_t x = 0; x < size; x++, in += w.across, out += channels)
+            for (int c = 0; c < RGB; c++)
                 out[c] = unit[in[c]];
+    }
+}
+
+/** The same for a picture of floats, 0 … 255. */
+static void copy_floats(const float *picture, walk w, int64_t size, int64_t channels, float *out)
+{
+    for (int64_t y = 0; y < size; y++) {
+        const float *in = picture + w.corner + y * w.down;
+        for (int64_t x = 0; x < size; x++, in += w.across, out += channels)
+            for (int c = 0; c < RGB; c++)
+                out[c] = in[c] / 255;
     }
 }
 
@@ -39,6 +60,8 @@ typedef struct drawn {
     int64_t left, top;
     uint32_t turn;
     cod_degraded degraded;
+    cod_sharpened sharpened; /**< what is degraded, or the crop alone; the crop lies at (sharp_left, sharp_top) of it */
+    int64_t sharp_left, sharp_top;
     const uint8_t *low; /**< the picture that the low crop is cut out of, and where */
     int64_t low_width, low_left, low_top;
 } drawn;
@@ -46,6 +69,7 @@ typedef struct drawn {
 static void drawn_clear(drawn *d)
 {
     cod_degraded_clear(&d->degraded);
+    cod_sharpened_clear(&d->sharpened);
     cod_pair_clear(&d->pair);
 }
 
@@ -54,6 +78,22 @@ static int64_t begin(int64_t crop, int64_t before, int64_t side, int64_t whole)
 {
     const int64_t wanted = crop - before, last = whole - side;
     return last < 0 ? wanted : wanted < 0 ? 0 : wanted > last ? last : wanted;
+}
+
+/** Sharpens a part of the true picture that has the crop in it, all in low-resolution pixels. */
+static cod_status sharpen(const cod_crops *crops, int64_t left, int64_t top, int64_t side, drawn *d)
+{
+    const int64_t scale = cod_dataset_scale(crops->dataset);
+    const cod_sharpen_region region = {.picture = d->pair.high,
+                                       .picture_width = d->pair.low_width * scale,
+                                       .picture_height = d->pair.low_height * scale,
+                                       .left = left * scale,
+                                       .top = top * scale,
+                                       .width = side * scale,
+                                       .height = side * scale};
+    d->sharp_left = (d->left - left) * scale;
+    d->sharp_top = (d->top - top) * scale;
+    return cod_sharpen(crops->sharpener, &region, &d->sharpened);
 }
 
 /** Degrades the crop's surroundings. @param corner  goes on after the crop's own corner */
@@ -66,13 +106,16 @@ static cod_status degrade(const cod_crops *crops, const cod_sample_place *place,
     const int64_t down = cod_rng_below(corner, (uint32_t)options->context + 1);
     const int64_t left = begin(d->left, across, side, d->pair.low_width);
     const int64_t top = begin(d->top, down, side, d->pair.low_height);
+    if (crops->truth != COD_TRUTH_PLAIN)
+        COD_TRY(sharpen(crops, left, top, side, d));
     const cod_degrade_region region = {.picture = d->pair.high,
                                        .picture_width = d->pair.low_width * scale,
                                        .picture_height = d->pair.low_height * scale,
                                        .left = left * scale,
                                        .top = top * scale,
                                        .low_width = side,
-                                       .low_height = side};
+                                       .low_height = side,
+                                       .pixels = d->sharpened.pixels};
     cod_degradation degradation;
     cod_degradation_draw(options, place, &degradation);
     COD_TRY(cod_degrade(crops->degrader, &degradation, place, &region, &d->degraded));
@@ -103,21 +146,37 @@ static cod_status choose(const cod_crops *crops, size_t index, const cod_sample_
     d->low_width = d->pair.low_width;
     d->low_left = d->left;
     d->low_top = d->top;
-    const cod_status status = crops->degrader != NULL ? degrade(crops, place, &corner, d) : COD_OK;
+    cod_status status = COD_OK;
+    if (crops->degrader != NULL)
+        status = degrade(crops, place, &corner, d);
+    else if (crops->truth != COD_TRUTH_PLAIN)
+        status = sharpen(crops, d->left, d->top, patch, d);
     if (status != COD_OK)
         drawn_clear(d);
     return status;
 }
 
+static void copy_truth(const cod_crops *crops, const drawn *d, float *out)
+{
+    const int64_t scale = cod_dataset_scale(crops->dataset), side = crops->patch * scale;
+    const int64_t channels = cod_truth_channels(crops->truth);
+    if (crops->truth != COD_TRUTH_SHARP)
+        copy_crop(crops->unit, d->pair.high,
+                  walk_of(d->pair.low_width * scale, d->left * scale, d->top * scale, side, d->turn), side, channels,
+                  out);
+    if (crops->truth != COD_TRUTH_PLAIN)
+        copy_floats(d->sharpened.pixels, walk_of(d->sharpened.width, d->sharp_left, d->sharp_top, side, d->turn), side,
+                    channels, out + channels - RGB);
+}
+
 static cod_status draw(const void *context, size_t index, const cod_sample_place *place, float *input, float *target)
 {
     const cod_crops *crops = context;
-    const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
     drawn d;
     COD_TRY(choose(crops, index, place, &d));
-    copy_crop(crops->unit, d.low, d.low_width, d.low_left, d.low_top, patch, d.turn, input);
-    copy_crop(crops->unit, d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, d.turn,
-              target);
+    copy_crop(crops->unit, d.low, walk_of(d.low_width, d.low_left, d.low_top, crops->patch, d.turn), crops->patch, RGB,
+              input);
+    copy_truth(crops, &d, target);
     drawn_clear(&d);
     return COD_OK;
 }
@@ -139,7 +198,10 @@ static cod_status draw_bytes(const void *context, size_t index, const cod_sample
     drawn d;
     COD_TRY(choose(crops, index, place, &d));
     copy_bytes(d.low, d.low_width, d.low_left, d.low_top, patch, input);
-    copy_bytes(d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, target);
+    if (crops->truth == COD_TRUTH_PLAIN)
+        copy_bytes(d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, target);
+    else
+        copy_truth(crops, &d, target);
     *turn = turn_of(d.turn);
     drawn_clear(&d);
     return COD_OK;
@@ -161,11 +223,11 @@ cod_samples cod_crops_samples(const cod_crops *crops)
     return (cod_samples){
         .count = cod_dataset_size(crops->dataset, COD_SPLIT_TRAIN),
         .input = {1, patch, patch, 3},
-        .target = {1, high, high, 3},
+        .target = {1, high, high, cod_truth_channels(crops->truth)},
         .context = crops,
         .draw = draw,
         .draw_bytes = draw_bytes,
         .input_table = crops->table,
-        .target_table = crops->table,
+        .target_table = crops->truth == COD_TRUTH_PLAIN ? crops->table : NULL,
     };
 }

@@ -1,5 +1,6 @@
 #include "data/dataset.h"
 
+#include "core/hash.h"
 #include "core/log.h"
 #include "data/placement_internal.h"
 #include "data/store_internal.h"
@@ -49,6 +50,50 @@ static void leave_out(opening *o, const char *reason)
         cod_log_warn("left out: %s", reason);
 }
 
+static bool is_usable(const opening *o, const cod_stored *picture)
+{
+    return !picture->broken && picture->low_width >= o->options->patch && picture->low_height >= o->options->patch;
+}
+
+/** Whether pictures of the training folders are held out, rather than those below val_path. */
+static bool holds_out(const cod_data_options *options)
+{
+    return options->kind != COD_DATA_PICTURES || options->val_path.count == 0;
+}
+
+/**
+ * Copies by data.scales of what is held out, which nobody asks for. Where a picture turns out broken only when it is decoded, others are
+ * held out than this says; copies that are then wanted after all are decoded on each use.
+ */
+static void leave_out_copies(const void *context, const cod_stored *pictures, bool *left_out)
+{
+    const opening *o = context;
+    const cod_source_list *sources = &o->dataset->sources;
+    const cod_float_list *scales = &o->options->scales;
+    size_t usable = 0, at = 0;
+    for (size_t i = 0; i < sources->found; i++)
+        usable += is_usable(o, &pictures[i]);
+    const size_t held_out = cod_held_out_count(o->options, usable);
+    for (size_t i = 0; i < sources->found && holds_out(o->options) && held_out < usable; i++) {
+        if (!is_usable(o, &pictures[i]) || !cod_is_held_out(at++, held_out, usable))
+            continue;
+        for (size_t s = 0; s < scales->count; s++)
+            if (scales->items[s] != 1)
+                left_out[cod_source_at_scale(sources, scales, i, s)] = true;
+    }
+}
+
+static cod_status open_store(const opening *o)
+{
+    const double share = o->options->val_fraction;
+    const int64_t numbers[3] = {o->options->patch, o->options->val_count, holds_out(o->options)};
+    const cod_store_choice choice = {.leave_out = leave_out_copies,
+                                     .context = o,
+                                     .key = cod_hash(&share, sizeof share, cod_hash(numbers, sizeof numbers, 0))};
+    return cod_store_open(&o->dataset->store, &o->dataset->sources, (size_t)o->options->cache_mb << 20, &choice,
+                          o->place->report);
+}
+
 /** Sorts out what is broken or smaller than one crop. */
 static void judge(opening *o)
 {
@@ -75,21 +120,21 @@ static void judge(opening *o)
     dataset->counts.cached_bytes = dataset->store.pixel_bytes;
 }
 
-/** Sorts out copies by data.scales that are smaller than one crop. */
+/** Sorts out copies by data.scales of training pictures that are smaller than one crop. */
 static cod_status judge_copies(opening *o)
 {
     cod_dataset *dataset = o->dataset;
     const cod_source_list *sources = &dataset->sources;
     const cod_float_list *scales = &o->options->scales;
-    const int64_t patch = o->options->patch, side = patch * o->place->scale;
+    const int64_t side = o->options->patch * o->place->scale;
     for (size_t s = 0; s < scales->count; s++) {
-        size_t wanted = 0, fit = 0;
-        for (size_t i = 0; i < sources->trained && scales->items[s] != 1; i++) {
-            const size_t at = cod_source_at_scale(sources, scales, i, s);
+        const size_t wanted = scales->items[s] != 1 ? o->train.count : 0;
+        size_t fit = 0;
+        for (size_t i = 0; i < wanted; i++) {
+            const size_t at = cod_source_at_scale(sources, scales, o->train.items[i], s);
             const cod_stored *copy = &dataset->store.pictures[at];
-            o->usable[at] = o->usable[i] && !copy->broken && copy->low_width >= patch && copy->low_height >= patch;
+            o->usable[at] = is_usable(o, copy);
             dataset->counts.uncached += o->usable[at] && copy->offset == 0;
-            wanted += o->usable[i];
             fit += o->usable[at];
         }
         COD_REQUIRE(
@@ -149,7 +194,7 @@ static cod_status hold_out(opening *o)
     index_list *val = &o->dataset->samples[COD_SPLIT_VAL], all;
     COD_TRY(index_list_init(val, sources->found));
     COD_TRY(index_list_init(&o->train, sources->found));
-    if (options->kind == COD_DATA_PICTURES && options->val_path.count > 0) {
+    if (!holds_out(options)) {
         for (size_t i = 0; i < sources->found; i++)
             if (o->usable[i])
                 append(sources->items[i].root < options->path.count ? &o->train : val, i);
@@ -237,13 +282,13 @@ static cod_status open_dataset(opening *o)
 {
     cod_dataset *dataset = o->dataset;
     COD_TRY(cod_sources_find(o->options, o->place->scale, &dataset->sources));
-    COD_TRY(cod_store_open(&dataset->store, &dataset->sources, (size_t)o->options->cache_mb << 20, o->place->report));
+    COD_TRY(open_store(o));
     o->usable = calloc(dataset->sources.count + 1, sizeof *o->usable);
     COD_REQUIRE_MEMORY(o->usable);
     judge(o);
     COD_TRY(check_roots(o));
-    COD_TRY(judge_copies(o));
     COD_TRY(hold_out(o));
+    COD_TRY(judge_copies(o));
     COD_TRY(place(o));
     return weigh(o);
 }

@@ -37,7 +37,7 @@ typedef struct cod_pair {
  *
  * A broken file is left out and counted, and under place->report named in a warning. The low-resolution picture is
  * MATLAB's bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it. What training
- * pictures become by data.scales is brought down in the same way first; what is held out is never trained on at any size.
+ * pictures become by data.scales is brought down in the same way first; what is held out is never trained on at any size, and no copies of it are held.
  *
  * @param options  borrowed during the call
  * @param[out] out  new; cod_dataset_close() ends it

@@ -213,15 +213,35 @@ cod_status cod_degrader_create(const cod_degrade_options *options, int scale, co
     return COD_OK;
 }
 
+void cod_degrader_trim(cod_degrader *degrader)
+{
+    pthread_mutex_lock(&degrader->mutex);
+    room *idle = degrader->idle;
+    degrader->idle = NULL;
+    pthread_mutex_unlock(&degrader->mutex);
+    while (idle != NULL) {
+        room *r = idle;
+        idle = r->next;
+        destroy_room(r);
+    }
+}
+
+size_t cod_degrader_kept_bytes(cod_degrader *degrader)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&degrader->mutex);
+    for (const room *r = degrader->idle; r != NULL; r = r->next)
+        bytes += r->now.room.bytes + r->then.room.bytes + r->scratch.bytes + r->result.bytes + r->jpeg.pixels.bytes +
+                 r->jpeg.file.bytes;
+    pthread_mutex_unlock(&degrader->mutex);
+    return bytes;
+}
+
 void cod_degrader_destroy(cod_degrader *degrader)
 {
     if (degrader == NULL)
         return;
-    while (degrader->idle != NULL) {
-        room *r = degrader->idle;
-        degrader->idle = r->next;
-        destroy_room(r);
-    }
+    cod_degrader_trim(degrader);
     cod_poisson_destroy(degrader->poisson);
     pthread_mutex_destroy(&degrader->mutex);
     free(degrader);
@@ -243,6 +263,10 @@ static void exchange(room *r)
 static cod_status take(const cod_degrade_region *region, int scale, cod_floats *out)
 {
     COD_TRY(cod_floats_resize(out, region->low_width * scale, region->low_height * scale));
+    if (region->pixels != NULL) {
+        memcpy(out->pixels, region->pixels, (size_t)cod_floats_count(out) * sizeof(float));
+        return COD_OK;
+    }
     const bool inside = region->left >= 0 && region->left + out->width <= region->picture_width;
     float *to = out->pixels;
     for (int64_t y = 0; y < out->height; y++) {

@@ -44,6 +44,7 @@ typedef struct cod_degrade_region {
     int64_t picture_width, picture_height;
     int64_t left, top;
     int64_t low_width, low_height; /**< of the result; the part is scale times as large */
+    const float *pixels; /**< the part as it is to be degraded, of values 0 … 255; NULL = as the picture has it */
 } cod_degrade_region;
 
 /** A degraded picture; end it with cod_degraded_clear(). */
@@ -62,6 +63,11 @@ typedef struct cod_degraded {
 COD_MUST_CHECK cod_status cod_degrader_create(const cod_degrade_options *options, int scale, cod_degrader **out);
 /** NULL is fine. */
 void cod_degrader_destroy(cod_degrader *degrader);
+
+/** Frees the memory that is kept for next calls, which grew with the largest picture so far; any thread. */
+void cod_degrader_trim(cod_degrader *degrader);
+/** Bytes of that memory. */
+size_t cod_degrader_kept_bytes(cod_degrader *degrader);
 
 const cod_degrade_options *cod_degrader_options(const cod_degrader *degrader);
 

@@ -53,19 +53,26 @@ static void pad(const cod_floats *in, int radius, int64_t stride, float *out)
     }
 }
 
+void cod_filter_separable_row(const float *line, int radius, const float *top, int64_t stride, float *spare, float *out,
+                              int64_t count)
+{
+    memset(spare, 0, (size_t)stride * sizeof *spare);
+    memset(out, 0, (size_t)count * sizeof *out);
+    add_taps(spare, top, stride, line, stride, 2 * radius + 1);
+    add_taps(out, spare, COD_RGB, line, count, 2 * radius + 1);
+}
+
 /** One row of the result. @param top  the padded row `radius` above; @param spare  [stride] */
 static void filter_row(const cod_blur_kernel *kernel, const float *top, int64_t stride, float *spare, float *out,
                        int64_t count)
 {
     const int radius = kernel->radius, side = 2 * radius + 1;
     const float *middle = top + radius * stride;
-    memset(out, 0, (size_t)count * sizeof *out);
     if (kernel->separable) {
-        memset(spare, 0, (size_t)stride * sizeof *spare);
-        add_taps(spare, top, stride, kernel->line, stride, side);
-        add_taps(out, spare, COD_RGB, kernel->line, count, side);
+        cod_filter_separable_row(kernel->line, radius, top, stride, spare, out, count);
         return;
     }
+    memset(out, 0, (size_t)count * sizeof *out);
     for (int y = 0; !kernel->flips && y < side; y++)
         add_taps(out, top + y * stride, COD_RGB, kernel->weights + y * side, count, side);
     for (int y = 0; kernel->flips && y <= radius; y++) {

@@ -54,6 +54,17 @@ int64_t cod_mirror(int64_t at, int64_t n);
 COD_MUST_CHECK cod_status cod_blur_apply(const cod_floats *in, const cod_blur_kernel *kernel, cod_grown *scratch,
                                          cod_floats *out);
 
+/**
+ * One row of RGB filtered by line[y] · line[x].
+ *
+ * @param line   [2·radius + 1]
+ * @param top    the row `radius` above, from `radius` pixels before the first on; [2·radius + 1, stride]
+ * @param spare  [stride]
+ * @param count  floats of `out`; at most stride - 6·radius
+ */
+void cod_filter_separable_row(const float *line, int radius, const float *top, int64_t stride, float *spare, float *out,
+                              int64_t count);
+
 typedef enum cod_interpolation { COD_AREA, COD_BILINEAR, COD_BICUBIC, COD_INTERPOLATIONS } cod_interpolation;
 
 /**

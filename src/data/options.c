@@ -68,6 +68,11 @@ static const cod_option options[] = {
      "kind pictures: what low-resolution training crops are. bicubic: cut out of what low_path gives, or out of the "
      "picture brought down by MATLAB's bicubic. real_esrgan: blurred, resized, made noisy and compressed at random, "
      "as section degradation says. Validation is on the former, unless eval.degraded is set."},
+    {"gt_usm", COD_OPTION_BOOL, FIELD(gt_usm), "false", 0, 0, NULL,
+     "kind pictures: train on truth sharpened by unsharp masking (kernel of 51 pixels, strength 0.5 where a pixel is "
+     "more "
+     "than 10 of 255 from its surroundings), as Real-ESRGAN's first network was, and degrade the sharpened pictures; "
+     "recipes with a discriminator have options of their own for it. Validation is never on sharpened truth."},
     {"augment", COD_OPTION_BOOL, FIELD(augment), "true", 0, 0, NULL,
      "Whether training varies at random what it takes: pictures by the 8 flips and rotations, photographs of kind "
      "folder "
@@ -137,6 +142,8 @@ static void examine_kind(const examination *e, const cod_data_options *o)
     if (o->degradation != COD_DEGRADATION_BICUBIC && o->low_path.count > 0)
         complain(e, "degradation", "%s makes the low-resolution pictures that low_path gives: leave one of them out",
                  degradations[o->degradation]);
+    if (o->gt_usm && !pictures && o->kind != COD_DATA_SYNTHETIC)
+        complain(e, "gt_usm", "is for kind pictures, not %s", kind);
     if (scaled && !pictures && o->kind != COD_DATA_SYNTHETIC)
         complain(e, "scales", "is for kind pictures, not %s", kind);
     if (scaled && o->low_path.count > 0)

@@ -47,6 +47,7 @@ typedef struct cod_data_options {
     int64_t patch, size, batch;
     cod_float_list scales; /**< of training pictures, relative to what they are; none = 1 */
     int degradation;       /**< cod_data_degradation */
+    bool gt_usm;
     bool augment;
     int64_t shift;
     int64_t cache_mb, threads, prefetch;

@@ -18,6 +18,7 @@ typedef struct store_header {
 typedef struct builder {
     const cod_source_list *sources;
     cod_stored *pictures; /**< private copy of the table */
+    bool *left_out;       /**< by the caller's choice */
     char **reasons;       /**< NULL or why the picture is broken */
     unsigned char *base;
     size_t bytes, pixel_bytes;
@@ -69,7 +70,7 @@ static void plan(builder *b, size_t limit_bytes)
         cod_stored *picture = &b->pictures[i];
         const size_t pixels =
             picture->broken ? 0 : cod_pair_bytes(picture->low_width, picture->low_height, b->sources->scale);
-        const bool held = pixels > 0 && pixels <= limit_bytes - b->pixel_bytes;
+        const bool held = !b->left_out[i] && pixels > 0 && pixels <= limit_bytes - b->pixel_bytes;
         if (held)
             b->pixel_bytes += pixels;
         if (held || picture->broken) {
@@ -90,17 +91,21 @@ static void conclude(builder *b)
     memcpy(b->base + sizeof header, b->pictures, b->sources->count * sizeof *b->pictures);
 }
 
-static cod_status build(cod_store *store, const cod_source_list *sources, size_t limit_bytes, bool report)
+static cod_status build(cod_store *store, const cod_source_list *sources, size_t limit_bytes,
+                        const cod_store_choice *choice, bool report)
 {
     const size_t count = sources->count;
     builder b = {.sources = sources,
                  .pictures = calloc(count + 1, sizeof *b.pictures),
+                 .left_out = calloc(count + 1, sizeof *b.left_out),
                  .reasons = calloc(count + 1, sizeof *b.reasons)};
-    cod_status status =
-        b.pictures && b.reasons ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
+    cod_status status = b.pictures && b.left_out && b.reasons
+                            ? COD_OK
+                            : cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
     if (status == COD_OK)
         status = cod_run_parallel(count, probe, &b);
     if (status == COD_OK) {
+        choice->leave_out(choice->context, b.pictures, b.left_out);
         plan(&b, limit_bytes);
         status = cod_block_reserve(&store->block, b.bytes, report);
     }
@@ -115,18 +120,21 @@ static cod_status build(cod_store *store, const cod_source_list *sources, size_t
     for (size_t i = 0; b.reasons != NULL && i < count; i++)
         free(b.reasons[i]);
     free(b.reasons);
+    free(b.left_out);
     free(b.pictures);
     return status;
 }
 
-cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes, bool report)
+cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes,
+                          const cod_store_choice *choice, bool report)
 {
     *store = (cod_store){0};
-    /* Another limit holds other pictures. */
-    const uint64_t key = cod_hash(&limit_bytes, sizeof limit_bytes, sources->key);
+    /* Another limit or choice holds other pictures. */
+    const uint64_t key =
+        cod_hash(&choice->key, sizeof choice->key, cod_hash(&limit_bytes, sizeof limit_bytes, sources->key));
     cod_status status = COD_OK;
     if (!cod_block_open(&store->block, key, report))
-        status = build(store, sources, limit_bytes, report);
+        status = build(store, sources, limit_bytes, choice, report);
     store_header header;
     if (status == COD_OK) {
         memcpy(&header, store->block.base, sizeof header);

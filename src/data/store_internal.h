@@ -22,15 +22,24 @@ typedef struct cod_store {
     size_t pixel_bytes; /**< held */
 } cod_store;
 
+/** Which sources nobody will ask for: they are not decoded, and take no memory. */
+typedef struct cod_store_choice {
+    /** Sets left_out[i] of such sources. @param pictures  [sources], as far as headers tell them: sizes and broken */
+    void (*leave_out)(const void *context, const cod_stored *pictures, bool *left_out);
+    const void *context;
+    uint64_t key; /**< of all that it depends on beside the sources */
+} cod_store_choice;
+
 /**
  * Finds the store of these sources or builds it, decoding with one thread per processor that this process may use.
  *
  * @param limit_bytes  of pixels; what does not fit is left out, and then broken only if its header is
+ * @param choice       what is left out in any case
  * @param report       whether to warn that the pictures do not fit into /dev/shm
  * @param[out] store   end with cod_store_close(); zeroed on failure
  */
 COD_MUST_CHECK cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes,
-                                         bool report);
+                                         const cod_store_choice *choice, bool report);
 void cod_store_close(cod_store *store);
 
 #endif

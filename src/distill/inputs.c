@@ -111,9 +111,10 @@ static void crop(cod_distill_inputs *inputs, const cod_mini_batch *batch, cod_rn
         const int64_t left = cod_rng_below(rng, (uint32_t)(from.w - to.w + 1));
         const int64_t top = cod_rng_below(rng, (uint32_t)(from.h - to.h + 1));
         for (int64_t y = 0; y < to.h; y++)
-            memcpy(inputs->others + (n * to.h + y) * to.w * to.c,
-                   batch->truth + ((n * from.h + top + y) * from.w + left) * from.c,
-                   (size_t)(to.w * to.c) * sizeof(float));
+            for (int64_t x = 0; x < to.w; x++) /* a truth of more channels begins with the picture itself */
+                memcpy(inputs->others + ((n * to.h + y) * to.w + x) * to.c,
+                       batch->truth + ((n * from.h + top + y) * from.w + left + x) * from.c,
+                       (size_t)to.c * sizeof(float));
         inputs->turns[n] = 1 + (int32_t)cod_rng_below(rng, TURNS - 1);
     }
 }

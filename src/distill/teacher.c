@@ -144,7 +144,10 @@ static cod_status build(cod_teacher *teacher, const cod_train_session *session, 
     if (spec->precision != COD_PRECISION_AUTO)
         COD_TRY(cod_precision_dtype(spec->precision, teacher->backend, teacher->device, &teacher->activation));
     COD_TRY(cod_model_build(spec->peer->kind, spec->peer->architecture, model));
-    const cod_value truth = cod_graph_input_like(model->graph, COD_INPUT_TRUTH, model->output);
+    const int64_t channels = cod_graph_producer(model->graph, model->output)->channels, all = session->truth.shape.c;
+    cod_value truth = cod_graph_input_like_of(model->graph, COD_INPUT_TRUTH, model->output, all);
+    if (all != channels)
+        truth = cod_graph_slice(model->graph, truth, recipe->task_channel, channels);
     teacher->prior = cod_prior_of(session, session->group);
     teacher->loss = cod_prior_task_loss(
         session->priors, model->graph, "teacher_task", model->output, truth,

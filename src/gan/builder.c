@@ -5,6 +5,27 @@
 
 #include <math.h>
 
+enum { RGB = 3 };
+
+/** The input of the truth, and what of it the losses take. */
+static void add_truth(gan_builder *b)
+{
+    const gan_settings *s = &b->settings;
+    const bool both = s->truth == COD_TRUTH_BOTH;
+    cod_recipe *recipe = b->recipe;
+    cod_value plain = 0, sharp = 0;
+    plain = sharp = recipe->target =
+        cod_graph_input_like_of(b->graph, COD_INPUT_TRUTH, b->made, cod_truth_channels(s->truth));
+    if (both) {
+        plain = cod_graph_slice(b->graph, recipe->target, 0, RGB);
+        sharp = cod_graph_slice(b->graph, recipe->target, RGB, RGB);
+    }
+    b->truth = s->gan_gt_usm ? sharp : plain;
+    b->pixel_truth = s->l1_gt_usm ? sharp : plain;
+    b->feature_truth = s->percep_gt_usm ? sharp : plain;
+    recipe->task_channel = both && (s->layer_count > 0 ? s->percep_gt_usm : s->l1_gt_usm) ? RGB : 0;
+}
+
 cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *published, cod_recipe *recipe,
                      gan_builder *b)
 {
@@ -21,7 +42,7 @@ cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *pub
     COD_TRY(cod_model_build(group->kind, group->architecture, &recipe->model));
     b->graph = recipe->model.graph;
     b->made = recipe->model.output;
-    b->truth = recipe->target = cod_graph_input_like(b->graph, COD_INPUT_TRUTH, b->made);
+    add_truth(b);
     cod_graph_use_set(b->graph, "discriminator");
     return COD_OK;
 }
@@ -135,8 +156,8 @@ void gan_add_r1(gan_builder *b, cod_value real)
 
 static void add_pixels(gan_builder *b, const char *name, double weight)
 {
-    gan_add_loss(b, &b->generator, name, b->made, b->truth, cod_train_loss(b->setting->config, b->recipe->model.task),
-                 weight);
+    gan_add_loss(b, &b->generator, name, b->made, b->pixel_truth,
+                 cod_train_loss(b->setting->config, b->recipe->model.task), weight);
 }
 
 static cod_status add_features(gan_builder *b)
@@ -146,7 +167,7 @@ static cod_status add_features(gan_builder *b)
     gan_network network;
     COD_TRY(gan_network_examine(s, &network));
     gan_network_add(b->graph, s, &network, b->made, made);
-    gan_network_add(b->graph, s, &network, b->truth, truth);
+    gan_network_add(b->graph, s, &network, b->feature_truth, truth);
     for (size_t i = 0; i < s->layer_count; i++) {
         const cod_loss_spec loss = {.kind = s->feature_loss};
         const double weight = s->options->content_weight * s->layers[i].weight;

@@ -14,9 +14,10 @@ typedef struct gan_builder {
     gan_settings settings;
     cod_recipe *recipe;
     cod_graph *graph;
-    cod_value truth, made;      /**< pictures: the data's and the generator's; {N,H,W,3} */
-    cod_sub_step generator;     /**< losses are added to it until gan_end() */
-    cod_sub_step discriminator; /**< likewise, and figures */
+    cod_value truth, made; /**< pictures that the discriminator judges: the data's and the generator's; {N,H,W,3} */
+    cod_value pixel_truth, feature_truth; /**< what losses between pixels and between features compare with */
+    cod_sub_step generator;               /**< losses are added to it until gan_end() */
+    cod_sub_step discriminator;           /**< likewise, and figures */
     cod_sub_step penalty; /**< an update of the discriminator for its penalty alone; without losses there is none */
     cod_value ones;       /**< labels of gan_add_plain_losses(), of the logits' shape */
 } gan_builder;

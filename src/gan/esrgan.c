@@ -75,6 +75,11 @@ static void check(const cod_run_config *run)
     check_patch(run);
 }
 
+static cod_truth truth(const cod_run_config *run)
+{
+    return gan_truth(run, &published);
+}
+
 static void check_files(const cod_run_config *run)
 {
     gan_check_files(run, &published);
@@ -95,6 +100,7 @@ void cod_recipe_register_esrgan(void)
                                          .table_count = 1,
                                          .check = check,
                                          .check_files = check_files,
+                                         .truth = truth,
                                          .build = build,
                                          .add_features = add_features};
     cod_recipe_register(&kind);

@@ -50,6 +50,14 @@ static const cod_option option_list[] = {
      "in esrgan, 1 in real_esrgan"},
     {"adversarial_weight", COD_OPTION_FLOAT, FIELD(adversarial_weight), "auto", 1e-30, 1e9, cod_option_auto,
      "factor of the adversarial loss; auto: 0.001 in srgan, 0.005 in esrgan, 0.1 in real_esrgan"},
+    {"l1_gt_usm", COD_OPTION_CHOICE, FIELD(l1_gt_usm), "auto", 0, 0, switches,
+     "compare pixels with truth sharpened by unsharp masking (see data.gt_usm); auto: true in real_esrgan, false in "
+     "the "
+     "others. Where one of these three is true, data.degradation degrades the sharpened picture"},
+    {"percep_gt_usm", COD_OPTION_CHOICE, FIELD(percep_gt_usm), "auto", 0, 0, switches,
+     "compare features with those of sharpened truth; auto: true in real_esrgan, false in the others"},
+    {"gan_gt_usm", COD_OPTION_CHOICE, FIELD(gan_gt_usm), "auto", 0, 0, switches,
+     "show the discriminator sharpened truth; auto: false"},
     {"perceptual_file", COD_OPTION_STRING, FIELD(perceptual_file), "", 0, 0, NULL,
      "safetensors file with the weights up to the last compared layer: VGG-19's by torchvision's names, SqueezeNet "
      "1.1's by torchvision's or Caffe's"},
@@ -79,8 +87,7 @@ static const cod_option option_list[] = {
      "gradient of the discriminator's summed logits by the picture; 0 = none; recipe real_esrgan only"},
     {"r1_every", COD_OPTION_INT, FIELD(r1_every), "1", 1, 1e6, NULL,
      "the R1 penalty is computed in one of so many steps, with so many times its weight; above 1 the discriminator "
-     "gets "
-     "an update of its own for it (Karras et al. 2020)"},
+     "gets an update of its own for it (Karras et al. 2020); above 1 only with r1"},
     {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
      "safetensors file of the discriminator's first weights: an earlier run's discriminator.GROUP.safetensors, or a "
      "net_d "
@@ -168,20 +175,43 @@ static cod_status read_content(const cod_string_list *given, const gan_published
     return COD_OK;
 }
 
+static bool switched(int option, bool published)
+{
+    return option == AUTO ? published : (bool)(option - FIRST);
+}
+
+/** Which losses take sharpened truth, of those that there are. */
+static void settle_truth(const gan_options *o, const gan_published *published, gan_settings *s)
+{
+    const bool pixels = s->layer_count == 0 || s->pixel_weight > 0, features = s->layer_count > 0;
+    s->l1_gt_usm = pixels && switched(o->l1_gt_usm, published->l1_gt_usm);
+    s->percep_gt_usm = features && switched(o->percep_gt_usm, published->percep_gt_usm);
+    s->gan_gt_usm = switched(o->gan_gt_usm, published->gan_gt_usm);
+    const bool sharp = s->l1_gt_usm || s->percep_gt_usm || s->gan_gt_usm;
+    const bool plain = (pixels && !s->l1_gt_usm) || (features && !s->percep_gt_usm) || !s->gan_gt_usm;
+    s->truth = sharp && plain ? COD_TRUTH_BOTH : sharp ? COD_TRUTH_SHARP : COD_TRUTH_PLAIN;
+}
+
 cod_status gan_settle(const cod_run_config *run, const gan_published *published, gan_settings *out)
 {
     const gan_options *o = cod_run_config_section(run, &gan_option_table);
     *out = (gan_settings){
         .options = o,
-        .before_activation =
-            o->before_activation == AUTO ? published->before_activation : (bool)(o->before_activation - FIRST),
+        .before_activation = switched(o->before_activation, published->before_activation),
         .feature_loss = o->feature_loss == AUTO ? published->feature_loss : feature_loss_kinds[o->feature_loss - FIRST],
         .adversarial_weight = isnan(o->adversarial_weight) ? published->adversarial_weight : o->adversarial_weight,
         .hidden = o->hidden == 0 ? published->hidden : o->hidden,
         .schedule = o->schedule == AUTO ? cod_recipe_schedule(run).kind : (cod_schedule_kind)(o->schedule - FIRST)};
     COD_TRY(read_content(&o->content, published, out));
     out->pixel_weight = !isnan(o->pixel_weight) ? o->pixel_weight : out->layer_count > 0 ? published->pixel_weight : 0;
+    settle_truth(o, published, out);
     return COD_OK;
+}
+
+cod_truth gan_truth(const cod_run_config *run, const gan_published *published)
+{
+    gan_settings settings;
+    return gan_settle(run, published, &settings) == COD_OK ? settings.truth : COD_TRUTH_PLAIN;
 }
 
 static void check_content(const cod_run_config *run, const gan_published *published)
@@ -235,6 +265,11 @@ void gan_check(const cod_run_config *run, const gan_published *published)
                                run->recipe->name, kind->name);
     check_content(run, published);
     check_side(run, published);
+    if (run->data.gt_usm)
+        cod_config_problem_key(run->config, "data.gt_usm",
+                               "recipe '%s' has an option for each of its losses: set gan.l1_gt_usm, gan.percep_gt_usm "
+                               "or gan.gan_gt_usm",
+                               run->recipe->name);
     if (o->hidden > 0 && published->hidden == 0)
         cod_config_problem_key(run->config, "gan.hidden",
                                "the discriminator of recipe '%s' has no fully connected layer", run->recipe->name);
@@ -243,6 +278,11 @@ void gan_check(const cod_run_config *run, const gan_published *published)
                                "the R1 penalty is for discriminators without batch normalisation, and that of recipe "
                                "'%s' has it; recipe real_esrgan can have the penalty",
                                run->recipe->name);
+    if (o->r1_every > 1 && o->r1 == 0)
+        cod_config_problem_key(run->config, "gan.r1_every",
+                               "there is no R1 penalty to compute in one of %lld steps: set its gamma, gan.r1, above "
+                               "0, or leave gan.r1_every out",
+                               (long long)o->r1_every);
     if (o->warm_up >= run->train.steps)
         cod_config_problem_key(run->config, "gan.warm_up",
                                "%lld steps of the discriminator alone leave nothing of %lld steps",

@@ -5,6 +5,7 @@
 #ifndef COD_GAN_OPTIONS_INTERNAL_H
 #define COD_GAN_OPTIONS_INTERNAL_H
 
+#include "data/sharpen.h"
 #include "nn/schedule.h"
 #include "nn/vgg.h"
 #include "train/config.h"
@@ -18,6 +19,7 @@ typedef struct gan_published {
     cod_loss_kind feature_loss;
     double pixel_weight; /**< beside a content loss between features */
     double adversarial_weight;
+    bool l1_gt_usm, percep_gt_usm, gan_gt_usm;
     int64_t hidden;        /**< 0 = its discriminator has no fully connected layer */
     bool piecewise_linear; /**< cod_graph_gradient() has its discriminator's gradient */
 } gan_published;
@@ -26,6 +28,7 @@ typedef struct gan_options {
     cod_string_list content;
     int before_activation, feature_loss;
     double content_weight, pixel_weight, adversarial_weight;
+    int l1_gt_usm, percep_gt_usm, gan_gt_usm;
     const char *perceptual_file;
     int perceptual_input;
     int64_t features, hidden;
@@ -60,12 +63,17 @@ typedef struct gan_settings {
     cod_loss_kind feature_loss;
     double pixel_weight; /**< 0 = no loss between pixels beside the content loss */
     double adversarial_weight;
+    bool l1_gt_usm, percep_gt_usm, gan_gt_usm; /**< whether losses that there are take sharpened truth */
+    cod_truth truth;                           /**< all that they take */
     int64_t hidden;
     cod_schedule_kind schedule; /**< of the discriminator */
 } gan_settings;
 
 /** @return COD_ERR_ARGUMENT where gan.content names no layers */
 COD_MUST_CHECK cod_status gan_settle(const cod_run_config *run, const gan_published *published, gan_settings *out);
+
+/** For cod_recipe_kind.truth. */
+cod_truth gan_truth(const cod_run_config *run, const gan_published *published);
 
 /** The factor by which the run's generator enlarges data.patch; 0 = not known, because a problem of one of them was told already. */
 int gan_scale(const cod_run_config *run);

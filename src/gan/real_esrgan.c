@@ -8,6 +8,8 @@ static const gan_published published = {.content = {"0.1*vgg12", "0.1*vgg22", "v
                                         .feature_loss = COD_LOSS_L1,
                                         .pixel_weight = 1,
                                         .adversarial_weight = 0.1,
+                                        .l1_gt_usm = true,
+                                        .percep_gt_usm = true,
                                         .piecewise_linear = true};
 
 static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
@@ -46,6 +48,11 @@ static void check(const cod_run_config *run)
     check_patch(run);
 }
 
+static cod_truth truth(const cod_run_config *run)
+{
+    return gan_truth(run, &published);
+}
+
 static void check_files(const cod_run_config *run)
 {
     gan_check_files(run, &published);
@@ -66,6 +73,7 @@ void cod_recipe_register_real_esrgan(void)
                                          .table_count = 1,
                                          .check = check,
                                          .check_files = check_files,
+                                         .truth = truth,
                                          .build = build,
                                          .add_features = add_features};
     cod_recipe_register(&kind);

@@ -26,6 +26,11 @@ static void check(const cod_run_config *run)
     gan_check(run, &published);
 }
 
+static cod_truth truth(const cod_run_config *run)
+{
+    return gan_truth(run, &published);
+}
+
 static void check_files(const cod_run_config *run)
 {
     gan_check_files(run, &published);
@@ -47,6 +52,7 @@ void cod_recipe_register_srgan(void)
                                          .table_count = 1,
                                          .check = check,
                                          .check_files = check_files,
+                                         .truth = truth,
                                          .build = build,
                                          .add_features = add_features};
     cod_recipe_register(&kind);

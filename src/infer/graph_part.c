@@ -76,6 +76,7 @@ static reach node_reach(const cod_graph *graph, const cod_node *node, reach wide
     case COD_NODE_ADD:
     case COD_NODE_AFFINE:
     case COD_NODE_CONCAT:
+    case COD_NODE_SLICE:
     case COD_NODE_STOP_GRADIENT:
     case COD_NODE_INPUT:
         return out;

@@ -381,6 +381,8 @@ static cod_status node_write(exporter *e, const cod_node *node)
     case COD_NODE_STOP_GRADIENT:
         simple_node(e, "Identity", node->name, e->names[node->output], e->names[node->inputs[0]]);
         return COD_OK;
+    case COD_NODE_SLICE:
+        return cod_fail(COD_ERR_UNSUPPORTED, "ONNX export: '%s' takes channels of an input", node->name);
     case COD_NODE_MEAN:
         return cod_fail(COD_ERR_UNSUPPORTED, "ONNX export: '%s' is a mean over the batch", node->name);
     case COD_NODE_CONV2D_BACKWARD:

@@ -391,6 +391,7 @@ static void backward_node(lowering *lower, size_t index)
         backward_by_forward(lower, node, COD_OP_RESIZE, dy, 0);
         break;
     case COD_NODE_INPUT:
+    case COD_NODE_SLICE:
     case COD_NODE_STOP_GRADIENT:
     case COD_NODE_LOSS:
         break;

@@ -259,11 +259,16 @@ cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels)
     return input_add(graph, node_of(COD_NODE_INPUT, channels), name);
 }
 
-cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value like)
+cod_value cod_graph_input_like_of(cod_graph *graph, const char *name, cod_value like, int64_t channels)
 {
-    cod_node node = node_of(COD_NODE_INPUT, channels_of(graph, like));
+    cod_node node = node_of(COD_NODE_INPUT, channels);
     node.like = like;
     return like ? input_add(graph, node, name) : 0;
+}
+
+cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value like)
+{
+    return cod_graph_input_like_of(graph, name, like, channels_of(graph, like));
 }
 
 /** The singular vectors of a weight's largest singular value, as far as they are known; they start anywhere. */

@@ -26,6 +26,7 @@ typedef enum cod_node_kind {
     COD_NODE_ADD,    /**< alpha·a + beta·b */
     COD_NODE_AFFINE, /**< alpha·x + a constant for each channel */
     COD_NODE_CONCAT, /**< along channels */
+    COD_NODE_SLICE,  /**< some channels of an input */
     COD_NODE_PIXEL_SHUFFLE,
     COD_NODE_PIXEL_UNSHUFFLE,
     COD_NODE_RESIZE,
@@ -79,11 +80,12 @@ typedef struct cod_node {
      */
     int params[COD_NODE_MAX_PARAMS];
     cod_value output;
-    int64_t channels;    /**< of the output */
-    const double *shift; /**< AFFINE: [channels] */
-    cod_value like;      /**< INPUT, *_BACKWARD: has the shape of this value; 0 = given at compilation */
-    int weight_scalar;   /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
-    int64_t first_items; /**< LOSS: how many of the batch it looks at; 0 = all */
+    int64_t channels;      /**< of the output */
+    const double *shift;   /**< AFFINE: [channels] */
+    cod_value like;        /**< INPUT, *_BACKWARD: has the shape of this value; 0 = given at compilation */
+    int weight_scalar;     /**< LOSS: index of the scalar its gradient is multiplied with, or -1 */
+    int64_t first_channel; /**< SLICE: of its input's */
+    int64_t first_items;   /**< LOSS: how many of the batch it looks at; 0 = all */
     /** LOSS: gradient flows to the target too. */
     bool target_gradient;
 } cod_node;
@@ -123,6 +125,8 @@ static inline cod_sets cod_set_of(int set)
 cod_value cod_graph_input(cod_graph *graph, const char *name, int64_t channels);
 /** An f32 input of the shape that `like` has: a target. */
 cod_value cod_graph_input_like(cod_graph *graph, const char *name, cod_value like);
+/** The same with so many channels. */
+cod_value cod_graph_input_like_of(cod_graph *graph, const char *name, cod_value like, int64_t channels);
 
 typedef struct cod_conv2d_spec {
     int64_t out_channels;
@@ -159,6 +163,8 @@ cod_value cod_graph_scaled_add(cod_graph *graph, float alpha, cod_value a, float
 /** scale·x + shift[c] in each channel c, which nothing trains or saves. @param shift  [channels of x], copied */
 cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift);
 cod_value cod_graph_concat(cod_graph *graph, const cod_value *parts, int count);
+/** `channels` channels of an input, from `first` on. No gradient flows through it. */
+cod_value cod_graph_slice(cod_graph *graph, cod_value input, int64_t first, int64_t channels);
 cod_value cod_graph_pixel_shuffle(cod_graph *graph, cod_value x, int factor);
 /** The inverse: squares of factor x factor pixels become channels; height and width are to be multiples of `factor`. */
 cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor);

@@ -132,6 +132,13 @@ static void reserve_concatenations(lowering *lower)
     }
 }
 
+static void forward_slice(lowering *lower, const cod_node *node)
+{
+    const cod_shape shape = lower->context->shapes[node->output];
+    const int from = lower_view(lower, lower->tensor[node->inputs[0]], node->first_channel, shape, false);
+    lower_copy(lower, from, output_tensor(lower, node->output));
+}
+
 static void forward_concat(lowering *lower, const cod_node *node)
 {
     const int whole = output_tensor(lower, node->output);
@@ -422,6 +429,9 @@ static void forward_node(lowering *lower, size_t index)
         return;
     case COD_NODE_CONCAT:
         forward_concat(lower, node);
+        return;
+    case COD_NODE_SLICE:
+        forward_slice(lower, node);
         return;
     case COD_NODE_FLATTEN:
     case COD_NODE_STOP_GRADIENT:

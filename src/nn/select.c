@@ -184,7 +184,8 @@ static void mark_gradients(lowering *lower)
 {
     for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++) {
         const cod_node *node = lower_node(lower, i);
-        if (!lower->needed[i] || node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_INPUT)
+        if (!lower->needed[i] || node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_INPUT ||
+            node->kind == COD_NODE_SLICE)
             continue;
         bool wanted = false;
         for (int k = 0; k < COD_NODE_MAX_PARAMS; k++) {

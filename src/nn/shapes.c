@@ -108,6 +108,7 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
         *out = context->shapes[node->like];
         return COD_OK;
     case COD_NODE_INPUT:
+    case COD_NODE_SLICE:
     case COD_NODE_NORM:
     case COD_NODE_ACTIVATION:
     case COD_NODE_AFFINE:

@@ -41,6 +41,8 @@ cod_status closing_write(const trainer *t, const closing *c)
     }
     if (status == COD_OK)
         status = cod_checkpoint_add_text(&checkpoint, "device", c->device);
+    if (status == COD_OK && c->diverged)
+        status = cod_checkpoint_add_text(&checkpoint, "diverged", "true");
     if (status == COD_OK)
         status = trainer_save_totals(&checkpoint, c->totals);
     if (status == COD_OK)
@@ -69,6 +71,7 @@ cod_status closing_read(const trainer *t, int group, closing *out)
     }
     const char *device = cod_st_metadata(file, "device"); /* checkpoints of older programs do not say it */
     snprintf(out->device, sizeof out->device, "%s", device != NULL ? device : "");
+    out->diverged = cod_st_metadata(file, "diverged") != NULL;
     cod_st_close(file);
     return status;
 }

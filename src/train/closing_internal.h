@@ -15,6 +15,7 @@ typedef struct closing {
     double elapsed_s;                /**< of its last process */
     double resumed_from;
     double parameters, fingerprint_high, fingerprint_low;
+    bool diverged;                  /**< by the recipe's guards: the group has no model */
     char device[COD_DEVICE_REASON]; /**< that its first rank computed on */
 } closing;
 

@@ -30,13 +30,18 @@ static cod_status save_other_sets(const trainer *t)
     return COD_OK;
 }
 
-/** The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model. */
+/**
+ * The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model; of a model that has
+ * diverged only that line.
+ */
 static cod_status evaluate_group(trainer *t, closing *out)
 {
     const uint64_t fingerprint = cod_graph_fingerprint(t->session.recipe.model.graph, cod_set_of(0));
     char path[4096];
-    COD_TRY(trainer_validate(t, 0, &out->held_out));
-    COD_TRY(trainer_evaluate_own(t, COD_SPLIT_TEST, 0, 0, &out->test));
+    if (!out->diverged) {
+        COD_TRY(trainer_validate(t, 0, &out->held_out));
+        COD_TRY(trainer_evaluate_own(t, COD_SPLIT_TEST, 0, 0, &out->test));
+    }
     if (cod_comm_rank(t->context.comm) == 0 && t->task->sizes[COD_SPLIT_VAL] > 0) /* the same in all groups */
         COD_TRY(t->task->kind->measure_baseline(t->task, COD_SPLIT_VAL, &out->baseline));
     out->resumed_from = (double)t->first_step;
@@ -44,15 +49,19 @@ static cod_status evaluate_group(trainer *t, closing *out)
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
         COD_TRY(trainer_log_line(t));
-    COD_TRY(save_other_sets(t));
+    if (!out->diverged)
+        COD_TRY(save_other_sets(t));
     group_model_path(t, cod_group_index(t->group), path);
-    return trainer_save_model(t, path);
+    return out->diverged ? cod_file_remove(path) : trainer_save_model(t, path);
 }
 
 /** The closing comes last: who finds it finds the model. */
 static cod_status close_group(trainer *t)
 {
-    closing c = {.held_out = cod_task_quality_unknown(), .test = cod_task_quality_unknown(), .baseline = NAN};
+    closing c = {.held_out = cod_task_quality_unknown(),
+                 .test = cod_task_quality_unknown(),
+                 .baseline = NAN,
+                 .diverged = cod_guards_spoilt(&t->guards) != NULL};
     COD_TRY(trainer_gather(t, NULL));
     const cod_status status = t->leader ? evaluate_group(t, &c) : COD_OK;
     COD_TRY(cod_group_agree(t->group, status, NULL));
@@ -89,14 +98,17 @@ static cod_status wait_for_others(const trainer *t, double patience_s, cod_reque
     return status;
 }
 
-/** Waits for every group of this job, but not for ever: a group that died has saved what it could. */
-static cod_status meet_others(const trainer *t)
+/**
+ * Waits for every group of this job, but not for ever: a group that died has saved what it could.
+ *
+ * @param[in,out] sum  of all ranks' values
+ */
+static cod_status meet_others(const trainer *t, double *sum)
 {
     const double elapsed_s = cod_clock_s() - t->start_s;
     const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * elapsed_s);
-    double nothing = 0;
     cod_request *request = NULL;
-    cod_status status = cod_group_reduce_start(cod_comm_world(t->context.comm), &nothing, 1, COD_REDUCE_SUM, &request);
+    cod_status status = cod_group_reduce_start(cod_comm_world(t->context.comm), sum, 1, COD_REDUCE_SUM, &request);
     if (status == COD_OK)
         status = wait_for_others(t, patience, &request);
     if (status == COD_ERR_INTERRUPTED)
@@ -145,14 +157,19 @@ static cod_status copy_file(const char *from, const char *to)
     return status;
 }
 
-/** The group with the best model (the first, where nothing is held out), and whether all groups' are alike. */
+/** The group with the best model (the first that has one, where nothing is held out), or -1; and whether all groups' are alike. */
 static int best_group(const trainer *t, const closing *all, bool *alike)
 {
-    int best = 0;
+    int best = -1;
     *alike = true;
     for (int g = 0; g < cod_group_count(t->group); g++) {
         const closing *c = &all[g];
-        if (cod_task_compare(t->task->kind, &c->held_out, &all[best].held_out) > 0)
+        *alike = *alike && !c->diverged;
+        if (c->diverged)
+            cod_log_warn("the model of group %d has diverged: final.safetensors is made without it", g);
+        else if (best < 0)
+            best = g;
+        else if (cod_task_compare(t->task->kind, &c->held_out, &all[best].held_out) > 0)
             best = g;
         *alike =
             *alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
@@ -172,11 +189,13 @@ static cod_status choose_final(trainer *t, const closing *all, final_model *fina
     const int groups = cod_group_count(t->group);
     char path[4096], group_path[4096];
     bool alike;
+    snprintf(path, sizeof path, "%s/final.safetensors", t->folder);
     const int best = best_group(t, all, &alike);
+    if (best < 0)
+        return cod_file_remove(path);
     final->held_out = all[best].held_out;
     final->test = all[best].test;
     snprintf(final->is, sizeof final->is, "group %d", best);
-    snprintf(path, sizeof path, "%s/final.safetensors", t->folder);
     group_model_path(t, best, group_path);
     if (!alike || groups == 1 || isnan(final->held_out.values[0]))
         return copy_file(group_path, path);
@@ -239,6 +258,8 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_string(json, "model", cod_run_config_group(t->config, g)->kind->name);
         cod_json_integer(json, "parameters", (int64_t)c->parameters);
         cod_json_string(json, "device", c->device);
+        if (c->diverged)
+            cod_json_bool(json, "diverged", true);
         summarise_quality(t, json, &c->held_out, &c->test);
         cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
         const double memory = c->totals[TOTAL_MEMORY_BYTES];
@@ -392,7 +413,7 @@ static void tell_quality(const trainer *t, const final_model *final, double base
 static cod_status finish_run(trainer *t, closing *all)
 {
     char missing[256];
-    final_model final;
+    final_model final = {.is = ""}; /* none, where all groups' models have diverged */
     COD_TRY(read_closings(t, all, missing));
     if (missing[0] != '\0') {
         cod_log_info("group %d: all %lld steps are done and its model is saved; the last group to end writes "
@@ -401,6 +422,8 @@ static cod_status finish_run(trainer *t, closing *all)
         return COD_OK;
     }
     COD_TRY(choose_final(t, all, &final));
+    if (final.is[0] == '\0')
+        return COD_OK; /* each group says why */
     COD_TRY(write_summary(t, all, &final));
     tell_quality(t, &final, all[0].baseline);
     return COD_OK;
@@ -408,8 +431,11 @@ static cod_status finish_run(trainer *t, closing *all)
 
 cod_status trainer_finish(trainer *t)
 {
+    const bool diverged = cod_guards_spoilt(&t->guards) != NULL;
+    double all_diverged = diverged;
     COD_TRY(close_group(t));
-    COD_TRY(meet_others(t));
+    COD_TRY(meet_others(t, &all_diverged));
+    t->others_diverged = !diverged && all_diverged > 0;
     if (cod_comm_rank(t->context.comm) == 0) {
         closing *all = calloc((size_t)cod_group_count(t->group), sizeof *all);
         COD_REQUIRE_MEMORY(all);
@@ -418,5 +444,5 @@ cod_status trainer_finish(trainer *t)
         COD_TRY(status);
     }
     /* The others wait here, where patience is long, and not in the teardown, where it is short. */
-    return meet_others(t);
+    return meet_others(t, &all_diverged);
 }

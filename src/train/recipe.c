@@ -279,6 +279,13 @@ cod_optimiser_options cod_recipe_optimiser(const cod_run_config *config)
                                    .ema_decay = train->ema};
 }
 
+cod_truth cod_recipe_truth(const cod_run_config *run)
+{
+    if (run->recipe != NULL && run->recipe->truth != NULL)
+        return run->recipe->truth(run);
+    return run->data.gt_usm ? COD_TRUTH_SHARP : COD_TRUTH_PLAIN;
+}
+
 cod_schedule cod_recipe_schedule(const cod_run_config *config)
 {
     const cod_train_options *train = &config->train;

@@ -7,6 +7,7 @@
 #ifndef COD_TRAIN_RECIPE_H
 #define COD_TRAIN_RECIPE_H
 
+#include "data/sharpen.h"
 #include "nn/compile.h"
 #include "nn/model.h"
 #include "nn/optimiser.h"
@@ -86,6 +87,7 @@ typedef struct cod_recipe {
     const cod_recipe_kind *kind;
     cod_model model;  /**< the one that is evaluated, distilled and exported, of set 0; its graph holds all networks */
     cod_value target; /**< the input COD_INPUT_TRUTH */
+    int64_t task_channel; /**< of it, the first that the task loss compares with */
     cod_value task_loss; /**< among the losses of the sub-step that trains the model: how far it is from the truth */
     /**
      * Between the model's output itself and the truth, where the task loss is between other things: what peers' models are held against. A
@@ -121,6 +123,8 @@ struct cod_recipe_kind {
     void (*check)(const cod_run_config *run);
     /** Likewise for files that a run which trains has to find. NULL = there are none. */
     void (*check_files)(const cod_run_config *run);
+    /** What super-resolution's samples have for a target. NULL = as data.gt_usm says. */
+    cod_truth (*truth)(const cod_run_config *run);
     /** Fills `recipe`, zeroed but for its kind. Texts are literals or live as long as the configuration. */
     cod_status (*build)(const cod_recipe_setting *setting, cod_recipe *recipe);
     /**
@@ -160,6 +164,9 @@ int64_t cod_recipe_updates(const cod_recipe *recipe, int set, int64_t step, size
 /** The optimiser and the schedule of section `train`, which most sets have. */
 cod_optimiser_options cod_recipe_optimiser(const cod_run_config *config);
 cod_schedule cod_recipe_schedule(const cod_run_config *config);
+
+/** What super-resolution's samples have for a target in this run. */
+cod_truth cod_recipe_truth(const cod_run_config *run);
 
 /** Registers a recipe; called by `tools` before a configuration is read. Borrowed for ever. */
 void cod_recipe_register(const cod_recipe_kind *kind);

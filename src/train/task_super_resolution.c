@@ -5,6 +5,7 @@
 #include "infer/evaluate.h"
 #include "io/file.h"
 #include "train/metrics.h"
+#include "train/recipe.h"
 #include "train/task_internal.h"
 
 #include <math.h>
@@ -16,8 +17,9 @@ typedef struct super_resolution {
     cod_train_task base;
     cod_dataset *data;
     cod_crops crops;
-    cod_degrader *degrader; /**< NULL = low pictures are the data set's */
-    bool validates_degraded;
+    cod_sharpener *sharpener; /**< NULL = truth is as it is */
+    cod_degrader *degrader;   /**< NULL = low pictures are the data set's */
+    cod_degrader *validator;  /**< with eval.degraded: of whole pictures, apart from the loader's small ones */
     cod_upscaler *upscaler, *bicubic;
     const cod_eval_options *eval;
     cod_metrics_options metrics; /**< with the next three */
@@ -37,6 +39,8 @@ static void close_task(cod_train_task *task)
     cod_ma_model_clear(&s->ma);
     cod_dataset_close(s->data);
     cod_degrader_destroy(s->degrader);
+    cod_degrader_destroy(s->validator);
+    cod_sharpener_destroy(s->sharpener);
     free(s);
 }
 
@@ -52,11 +56,16 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     s->base.broken = counts.broken;
     s->base.unfit = counts.small;
     cod_crops_init(&s->crops, s->data, config->data.patch, config->data.augment);
+    s->crops.truth = cod_recipe_truth(config);
+    if (s->crops.truth != COD_TRUTH_PLAIN)
+        COD_TRY(cod_sharpener_create(&s->sharpener));
+    s->crops.sharpener = s->sharpener;
     s->base.samples = cod_crops_samples(&s->crops);
     if (config->data.degradation == COD_DEGRADATION_REAL_ESRGAN)
         COD_TRY(cod_degrader_create(&config->degradation, scaled.scale, &s->degrader));
     s->crops.degrader = s->degrader;
-    s->validates_degraded = config->eval.degraded;
+    if (config->eval.degraded)
+        COD_TRY(cod_degrader_create(&config->degradation, scaled.scale, &s->validator));
     return COD_OK;
 }
 
@@ -152,9 +161,11 @@ end:
     return status;
 }
 
-/** The low picture that is enlarged: the pair's, or its true one degraded in a way that follows from its number. */
-static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pair, cod_degraded *degraded,
-                           cod_image *low)
+/**
+ * The low picture that is enlarged: the pair's, or its true one degraded in a way that follows from its number. That is copied, as a
+ * degrader's memory is many times as large.
+ */
+static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pair, void **copy, cod_image *low)
 {
     const int scale = cod_dataset_scale(s->data);
     const cod_sample_place place = {.position = index};
@@ -163,22 +174,24 @@ static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pa
                                       .picture_height = pair->low_height * scale,
                                       .low_width = pair->low_width,
                                       .low_height = pair->low_height};
-    const uint8_t *pixels = pair->low;
     cod_degradation degradation;
-    *degraded = (cod_degraded){0};
-    if (s->validates_degraded) {
-        cod_degradation_draw(cod_degrader_options(s->degrader), &place, &degradation);
-        COD_TRY(cod_degrade(s->degrader, &degradation, &place, &whole, degraded));
-        pixels = degraded->pixels;
-    }
-    *low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pixels};
+    cod_degraded degraded;
+    *low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pair->low};
+    if (s->validator == NULL)
+        return COD_OK;
+    low->pixels = *copy = malloc(cod_image_bytes(low));
+    COD_REQUIRE_MEMORY(*copy);
+    cod_degradation_draw(cod_degrader_options(s->validator), &place, &degradation);
+    COD_TRY(cod_degrade(s->validator, &degradation, &place, &whole, &degraded));
+    memcpy(*copy, degraded.pixels, cod_image_bytes(low));
+    cod_degraded_clear(&degraded);
     return COD_OK;
 }
 
 /** A held-out picture on its way. */
 typedef struct eval_item {
     cod_pair pair;
-    cod_degraded degraded; /**< with eval.degraded: the low picture's memory */
+    void *degraded; /**< with eval.degraded: the low picture's memory */
     cod_image low, truth;
     cod_image ours;
 } eval_item;
@@ -218,7 +231,8 @@ static cod_status upscale_picture(void *context, size_t index)
 static void clear_picture(eval_item *item)
 {
     cod_image_clear(&item->ours);
-    cod_degraded_clear(&item->degraded);
+    free(item->degraded);
+    item->degraded = NULL;
     cod_pair_clear(&item->pair);
 }
 
@@ -256,6 +270,8 @@ static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality
         status = cod_staged_run(&staged, count, s->threads);
         for (size_t i = 0; i < count; i++)
             clear_picture(&w->items[i]);
+        if (s->validator != NULL)
+            cod_degrader_trim(s->validator);
     }
     if (status == COD_OK) {
         cod_evaluated_mean(w->results, count, &all);

@@ -123,7 +123,7 @@ static cod_status after_step(trainer *t)
     const bool saves = is_due(context->step, t->config->checkpoint.every) || last;
     if (evaluates || logs || saves)
         look_at_guards(t);
-    if (last)
+    if (last && cod_group_count(t->group) == 1) /* else once the others have what they need of this group */
         COD_TRY(refuse_spoilt(t));
     if (evaluates)
         COD_TRY(trainer_gather(t, NULL));
@@ -213,7 +213,11 @@ static cod_status run(trainer *t, cod_train_ending *ending)
         COD_TRY(step_loop(t, ending));
     if (!t->finished_before && *ending == COD_TRAIN_FINISHED)
         COD_TRY(trainer_finish(t));
-    return STRATEGY(t, finish, &t->context);
+    COD_TRY(STRATEGY(t, finish, &t->context));
+    if (t->others_diverged) /* the job must not pass for one that went well */
+        return cod_fail_said_elsewhere(
+            cod_fail(COD_ERR_PEER, "the model of another group has diverged; this group's is saved"));
+    return t->finished_before ? COD_OK : refuse_spoilt(t);
 }
 
 /** Adds to a failure's message what is left of the work. */

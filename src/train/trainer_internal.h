@@ -110,6 +110,7 @@ typedef struct trainer {
     double agreeing_s;              /**< of it for what other ranks say of a step */
     double earlier[TRAINER_TOTALS]; /**< leader: of the group in the processes before this one */
     bool finished_before;           /**< nothing is left to do */
+    bool others_diverged;           /**< at the end this group's model is a good one, but not every group's */
     double start_s, last_report_s;
     int64_t first_step; /**< of this process: 0, or the step resumed from */
 } trainer;

@@ -31,6 +31,34 @@ static cod_degrade_region whole_of(const uint8_t *bytes)
                                 .low_height = LOW_HEIGHT};
 }
 
+/** Memory that large pictures took is kept for the next ones until it is given back. */
+static void kept_memory_is_given_back(void **state)
+{
+    (void)state;
+    static uint8_t bytes[HIGH_WIDTH * HIGH_HEIGHT * 3];
+    cod_arena arena = {0};
+    const cod_degrade_options options = default_options(&arena);
+    const cod_degradation d = {.count = 1, .passes = {{.factor = 1, .quality = 90}}};
+    cod_degrader *degrader;
+    cod_degraded out[2];
+    make_bytes(bytes);
+    const cod_degrade_region region = whole_of(bytes);
+    assert_ok(cod_degrader_create(&options, SCALE, &degrader));
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++)
+            assert_ok(cod_degrade(degrader, &d, &(cod_sample_place){0}, &region, &out[i]));
+        cod_degraded_clear(&out[0]);
+        assert_true(cod_degrader_kept_bytes(degrader) >= sizeof(float) * sizeof bytes);
+        cod_degrader_trim(degrader);
+        assert_int_equal(cod_degrader_kept_bytes(degrader), 0);
+        assert_int_equal(out[1].width, LOW_WIDTH); /* what is in use stays */
+        cod_degraded_clear(&out[1]);
+        assert_true(cod_degrader_kept_bytes(degrader) > 0);
+    }
+    cod_degrader_destroy(degrader);
+    cod_arena_clear(&arena);
+}
+
 /** With all else at rest, the result is that of the operations one by one: the last JPEG before or behind the resize and sinc filter. */
 static void operations_have_their_order(void **state)
 {
@@ -311,9 +339,10 @@ static void options_that_do_not_fit_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_have_their_order),   cmocka_unit_test(choices_follow_their_probabilities),
-        cmocka_unit_test(a_degradation_says_what_it_is), cmocka_unit_test(a_place_gives_the_same_again),
-        cmocka_unit_test(loaders_replay_degraded_crops), cmocka_unit_test(options_that_do_not_fit_are_refused),
+        cmocka_unit_test(kept_memory_is_given_back),           cmocka_unit_test(operations_have_their_order),
+        cmocka_unit_test(choices_follow_their_probabilities),  cmocka_unit_test(a_degradation_says_what_it_is),
+        cmocka_unit_test(a_place_gives_the_same_again),        cmocka_unit_test(loaders_replay_degraded_crops),
+        cmocka_unit_test(options_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,7 +1,7 @@
 /**
  * @file
- * Adversarial recipes on the small networks of tests/golden/make_gan.py, in f64 on `ref`: gradient checks of their sub-steps, and their
- * steps against PyTorch's.
+ * Adversarial recipes on the small networks of tests/golden/make_gan.py: gradient checks of their sub-steps in f64 on `ref`, and their
+ * steps against PyTorch's in f64 and f32.
  */
 #ifndef COD_TESTS_GAN_SMALL_GAN_H
 #define COD_TESTS_GAN_SMALL_GAN_H
@@ -46,7 +46,11 @@ size_t small_gan_passes(const small_gan *gan, int64_t step);
  */
 void small_gan_check_lessons(const char *base, size_t layers);
 
-/** Compares twenty steps of each case of tests/golden/RECIPE.bin. @param base  words for all of them */
+/** Compares twenty steps in f64 of each case of tests/golden/RECIPE.bin. @param base  words for all of them */
 void small_gan_compare(const char *recipe, const char *base, uint32_t cases);
+/**
+ * The same in f32, on `ref` and `cpu`, with PyTorch's results in f32; and demands that a weight of any loss that is 1 % too large is seen.
+ */
+void small_gan_compare_f32(const char *recipe, const char *base);
 
 #endif

@@ -9,8 +9,10 @@
 #include "gan/small_gan.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#define BASE "train.recipe=real_esrgan gan.hidden=0 data.patch="
+#define BASE  "train.recipe=real_esrgan gan.hidden=0 data.patch="
+#define PLAIN "6 gan.l1_gt_usm=false gan.percep_gt_usm=false"
 
 static int set_up(void **state)
 {
@@ -29,9 +31,11 @@ static void settle(small_gan *gan)
 static void gradients_agree_with_differences(void **state)
 {
     (void)state;
+    enum { LAZY = 2 }; /* the penalty has a sub-step of its own */
     static const char *const checked[] = {
         "gan.content=pixel train.loss=mse gan.label_smoothing=0.1 gan.r1=0.1",
-        "gan.content=[vgg11,0.1*vgg12] gan.content_weight=1e-3 gan.pixel_weight=0.3 gan.warm_up=2"};
+        "gan.content=[vgg11,0.1*vgg12] gan.content_weight=1e-3 gan.pixel_weight=0.3 gan.warm_up=2",
+        "gan.content=pixel gan.r1=0.1 gan.r1_every=3"};
     for (size_t i = 0; i < sizeof checked / sizeof checked[0]; i++) {
         small_gan gan;
         net_check check;
@@ -46,6 +50,10 @@ static void gradients_agree_with_differences(void **state)
         assert_true(check.smooth > 30);
         assert_ok(net_check_gradients(&gan.net, &small_gan_step(&gan, "discriminator")->program, 7, &check));
         assert_true(check.smooth > 20);
+        if (i == LAZY) {
+            assert_ok(net_check_gradients(&gan.net, &small_gan_step(&gan, "r1")->program, 7, &check));
+            assert_true(check.smooth > 20);
+        }
         cod_program_spec wrong = *generator; /* with a loss less, whose gradient is there */
         wrong.losses[1] = 0;
         assert_int_equal(net_check_gradients(&gan.net, &wrong, 7, &check), COD_ERR_NUMERIC);
@@ -56,7 +64,7 @@ static void gradients_agree_with_differences(void **state)
 static void twenty_steps_are_pytorchs(void **state)
 {
     (void)state;
-    small_gan_compare("real_esrgan", BASE "6", 4);
+    small_gan_compare("real_esrgan", BASE PLAIN, 5);
 }
 
 /** What `auto` stands for is what the authors' code has. */
@@ -86,6 +94,61 @@ static void the_published_losses_are_weighted(void **state)
     cod_run_config_clear(&gan.config);
 }
 
+static void twenty_steps_in_f32_are_pytorchs(void **state)
+{
+    (void)state;
+    small_gan_compare_f32("real_esrgan", BASE PLAIN);
+}
+
+/** Published: losses of the generator take sharpened truth, the discriminator does not. Channels behind the third are the sharpened ones. */
+static void losses_take_the_truth_that_is_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        int64_t channels, pixel, feature, judged; /**< the first of the truth's that each reads */
+    } cases[] = {
+        {"gan.content=[0.1*vgg12]", 6, 3, 3, 0},
+        {"gan.content=[0.1*vgg12] gan.percep_gt_usm=false", 6, 3, 0, 0},
+        {"gan.content=[0.1*vgg12] gan.l1_gt_usm=false gan.gan_gt_usm=true", 6, 0, 3, 3},
+        {"gan.content=[0.1*vgg12] gan.gan_gt_usm=true", 3, 0, 0, 0},
+        {"gan.content=[0.1*vgg12] gan.l1_gt_usm=false gan.percep_gt_usm=false", 3, 0, 0, 0},
+        {"gan.content=pixel gan.gan_gt_usm=true gan.percep_gt_usm=false", 3, 0, -1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        small_gan gan;
+        char words[256];
+        snprintf(words, sizeof words, BASE "4 model.scale=2 %s", cases[i].words);
+        small_gan_build(words, &gan);
+        const cod_graph *graph = gan.recipe.model.graph;
+        const cod_sub_step *step = small_gan_step(&gan, "generator");
+        assert_int_equal(cod_graph_producer(graph, gan.recipe.target)->channels, cases[i].channels);
+        assert_int_equal(gan.recipe.task_channel, cases[i].feature < 0 ? cases[i].pixel : cases[i].feature);
+        int seen = 0;
+        for (int k = 0; step->losses[k] != NULL; k++) {
+            const cod_node *loss = cod_graph_producer(graph, step->program.losses[k]);
+            const bool pixels = strcmp(step->losses[k], "pixel") == 0 || cases[i].feature < 0;
+            if (strcmp(step->losses[k], "adversarial") == 0)
+                continue;
+            int64_t first = 0; /* of what is compared, or what its features are of */
+            for (const cod_node *node = cod_graph_producer(graph, loss->inputs[1]);;
+                 node = cod_graph_producer(graph, node->inputs[0])) {
+                first = node->kind == COD_NODE_SLICE ? node->first_channel : first;
+                if (node->kind == COD_NODE_INPUT)
+                    break;
+            }
+            assert_int_equal(first, pixels ? cases[i].pixel : cases[i].feature);
+            seen++;
+        }
+        assert_int_equal(seen, cases[i].feature < 0 ? 1 : 2);
+        const cod_node *detail = cod_graph_producer(graph, small_gan_step(&gan, "discriminator")->figures[2]);
+        const cod_node *judged = cod_graph_producer(graph, detail->inputs[0]);
+        assert_int_equal(judged->kind == COD_NODE_SLICE ? judged->first_channel : 0, cases[i].judged);
+        cod_recipe_clear(&gan.recipe);
+        cod_run_config_clear(&gan.config);
+    }
+}
+
 static void contradictions_are_told(void **state)
 {
     (void)state;
@@ -95,6 +158,11 @@ static void contradictions_are_told(void **state)
         {"6 gan.perceptual_file=", "'vgg12' compares features of VGG-19: name its weights in gan.perceptual_file"},
         {"6 gan.content=pixel gan.hidden=9",
          "gan.hidden: the discriminator of recipe 'real_esrgan' has no fully connected layer"},
+        {"6 gan.content=pixel gan.r1_every=4",
+         "gan.r1_every: there is no R1 penalty to compute in one of 4 steps: set its gamma, gan.r1, above 0, or leave "
+         "gan.r1_every out"},
+        {"6 gan.content=pixel data.gt_usm=true",
+         "data.gt_usm: recipe 'real_esrgan' has an option for each of its losses: set gan.l1_gt_usm"},
         {"9 gan.content=pixel",
          "data.patch: a patch of 9 enlarged 4 times is 36 pixels a side, but the discriminator of recipe 'real_esrgan' "
          "judges multiples of 8; 10 would fit"},
@@ -134,7 +202,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(twenty_steps_are_pytorchs),
-        cmocka_unit_test(the_published_losses_are_weighted), cmocka_unit_test(the_penalty_is_weighted),
+        cmocka_unit_test(twenty_steps_in_f32_are_pytorchs), cmocka_unit_test(the_published_losses_are_weighted),
+        cmocka_unit_test(the_penalty_is_weighted),          cmocka_unit_test(losses_take_the_truth_that_is_asked_for),
         cmocka_unit_test(contradictions_are_told)};
     return cmocka_run_group_tests_name("real_esrgan", tests, set_up, cod_test_folder_remove);
 }

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Writes RECIPE.bin for each adversarial recipe: twenty steps trained by PyTorch in f64, for tests/gan/small_gan.c.
+"""Writes RECIPE.bin for each adversarial recipe: twenty steps trained by PyTorch in f64 and in f32, for tests/gan/small_gan.c.
 
     python3 tests/golden/make_gan.py [RECIPE ...]
 
 The format is that of models.bin (make_models.py). A case's kind is the recipe, its options are "key=value …" of a run's configuration,
-its loss is the names of the losses, separated by blanks. Tensors: "input.B" and "target.B" of the batches, which come in turn;
-"start.SET.NAME" and "end.SET.NAME" of both networks; "losses" {steps, names}, 0 where the generator rests; "logits" {steps, 2}: means of
-real and fake. Weights of the perceptual network are not stored: both sides make them by known_values().
+its loss is the names of the losses, separated by blanks. Tensors: "input.B" and "target.B" of the batches, which come in turn, and "sharp.B",
+sharpened targets, where losses take these;
+"start.SET.NAME" of both networks; "end.SET.NAME"; "losses" {steps, names}, 0 where the generator rests; "logits" {steps, 2}: means of
+real and fake. The last three are of the run in f64; those of the run in f32 have "f32." before their names. Weights of the perceptual
+network are not stored: both sides make them by known_values().
 """
 
+import copy
 import pathlib
 import struct
 import sys
@@ -18,6 +21,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from usm import sharpen
 from gan_networks import VGG, Discriminator, UNetDiscriminator, VGGStyleDiscriminator, f32
 
 torch.set_default_dtype(torch.float64)
@@ -59,7 +63,14 @@ def known_vgg(layers):
                 scale = 4 / np.sqrt(9 * layer.in_channels)
                 layer.weight.copy_(known_values(layer.weight.numel(), index, scale).view_as(layer.weight))
                 layer.bias.copy_(known_values(layer.bias.numel(), index + 100, 0.2))
-    return vgg.requires_grad_(False)
+    vgg.requires_grad_(False)
+    nets = {torch.float64: vgg, torch.float32: copy.deepcopy(vgg).float()}
+    return lambda pictures: nets[pictures.dtype](pictures)
+
+
+def sharpened(pictures):
+    """BasicSR's USMSharp, rounded to f32: what the loader gives is."""
+    return torch.from_numpy(np.stack([[sharpen(channel * 255) / 255 for channel in picture] for picture in pictures.numpy()])).float().double()
 
 
 class Frozen:
@@ -117,21 +128,22 @@ def weighted(losses):
     return sum(f32(weight) * loss for weight, loss in losses.values())
 
 
-def case(name, recipe, low, options, content, adversarial, discriminator, warm_up=0, every=1, smoothing=0.0, milestone=None, together=False, r1=0.0, r1_every=1):
-    """content: {name: (weight, function of the made pictures and the truth)}; adversarial: Plain or Relativistic; discriminator: makes one;
-    together: it judges both kinds of pictures in one pass, with one step of its power iteration; r1, r1_every: the penalty, which has an
-    update of its own unless it counts in each step."""
+def case(name, recipe, low, options, content, adversarial, discriminator, usm=False, **how):
+    """content: {name: (weight, function of the made pictures and the truth)}; adversarial: Plain or Relativistic; discriminator: makes
+    one; usm: whether `content` compares with sharpened truth; how: as train()."""
     tensors = {}
 
     def put(key, tensor):
         tensors[key] = tensor.detach().to(torch.float32).numpy().copy()
 
     nets = {"model": Generator(), "discriminator": discriminator()}
-    g, d = nets.values()
     batches = [(torch.rand(N, 3, low, low).float().double(), torch.rand(N, 3, 4 * low, 4 * low).float().double()) for _ in range(BATCHES)]
-    for b, (x, y) in enumerate(batches):
+    batches = [(x, y, sharpened(y) if usm else y) for x, y in batches]
+    for b, (x, y, sharp) in enumerate(batches):
         put(f"input.{b}", x)
         put(f"target.{b}", y)
+        if usm:
+            put(f"sharp.{b}", sharp)
     for key, net in nets.items():
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
@@ -141,10 +153,25 @@ def case(name, recipe, low, options, content, adversarial, discriminator, warm_u
                 if value.is_floating_point():
                     value.copy_(value.float().double())
                     put(f"start.{key}.{parameter}", value)
+    for prefix, dtype in (("", torch.float64), ("f32.", torch.float32)):
+        own = {key: copy.deepcopy(net).to(dtype) for key, net in nets.items()}
+        names, losses, logits = train(*own.values(), [[t.to(dtype) for t in batch] for batch in batches], content, adversarial, **how)
+        put(f"{prefix}losses", torch.tensor(losses))
+        put(f"{prefix}logits", torch.tensor(logits))
+        for key, net in own.items():
+            for parameter, value in net.state_dict().items():
+                if value.is_floating_point():
+                    put(f"{prefix}end.{key}.{parameter}", value)
+    cases.append((name, recipe, options, " ".join(names), "", tensors))
+
+
+def train(g, d, batches, content, adversarial, warm_up=0, every=1, smoothing=0.0, milestone=None, together=False, r1=0.0, r1_every=1):
+    """Returns the losses' names, their values of each step, and the mean logits; together: d judges both kinds of pictures in one pass,
+    with one step of its power iteration; r1, r1_every: the penalty, which has an update of its own unless it counts in each step."""
     optimisers = [torch.optim.Adam(net.parameters(), lr=1, betas=(f32(0.9), f32(0.999)), eps=f32(1e-8)) for net in (g, d)]
     rows, logits = [], []
     for step in range(STEPS):
-        x, y = batches[step % BATCHES]
+        x, y, sharp = batches[step % BATCHES]
         row = {}
         optimisers[0].param_groups[0]["lr"] = f32(1e-3)
         optimisers[1].param_groups[0]["lr"] = f32(5e-4 * (0.5 if milestone is not None and step >= milestone else 1))
@@ -152,7 +179,7 @@ def case(name, recipe, low, options, content, adversarial, discriminator, warm_u
             optimisers[0].zero_grad()
             fake = g(x)
             with Frozen(d):
-                losses = {key: (weight, function(fake, y)) for key, (weight, function) in content.items()}
+                losses = {key: (weight, function(fake, sharp)) for key, (weight, function) in content.items()}
                 losses |= adversarial.generator(d, y, fake)
                 weighted(losses).backward()
             optimisers[0].step()
@@ -178,13 +205,7 @@ def case(name, recipe, low, options, content, adversarial, discriminator, warm_u
         rows.append(row | losses)
         logits.append([real.mean().item(), judged.mean().item()])
     names = list(max(rows, key=len))
-    put("losses", torch.tensor([[row[n][1].item() if n in row else 0.0 for n in names] for row in rows]))
-    put("logits", torch.tensor(logits))
-    for key, net in nets.items():
-        for parameter, value in net.state_dict().items():
-            if value.is_floating_point():
-                put(f"end.{key}.{parameter}", value)
-    cases.append((name, recipe, options, " ".join(names), "", tensors))
+    return names, [[row[n][1].item() if n in row else 0.0 for n in names] for row in rows], logits
 
 
 def srgan():
@@ -230,6 +251,8 @@ def real_esrgan():
         {"content": (1, F.l1_loss)}, every=2, warm_up=3, smoothing=0.1)
     one("the R1 penalty", "gan.content=pixel gan.r1=2", {"content": (1, F.l1_loss)}, r1=2)
     one("the R1 penalty in one of three steps", "gan.content=pixel gan.r1=0.5 gan.r1_every=3", {"content": (1, F.l1_loss)}, r1=0.5, r1_every=3)
+    one("sharpened truth, but for the discriminator", "gan.content=[0.1*vgg12] gan.l1_gt_usm=auto gan.percep_gt_usm=auto",
+        {"content": (0.1, lambda fake, y: F.l1_loss(first(fake), first(y))), "pixel": (1, F.l1_loss)}, usm=True)
 
 
 def text(value):

@@ -77,11 +77,52 @@ static void the_first_failure_of_a_graph_sticks(void **state)
     cod_graph_destroy(graph);
 }
 
+/** Channels of an input are values of their own, on a strided view; what trains on them has no gradient to pass on. */
+static void slices_are_channels_of_an_input(void **state)
+{
+    (void)state;
+    enum { PIXELS = 2 * 3 * 4, ALL = 5, FIRST = 2, SOME = 3 };
+    cod_graph *graph;
+    net_check check;
+    test_net net;
+    double input[PIXELS * ALL], slice[PIXELS * SOME];
+    assert_ok(cod_graph_create(&graph));
+    const cod_value x = cod_graph_input(graph, "input", 3);
+    const cod_value y = cod_graph_conv2d(graph, "c", x, (cod_conv2d_spec){.out_channels = SOME, .kernel = 1});
+    const cod_value wide = cod_graph_input_like_of(graph, "target", y, ALL),
+                    part = cod_graph_slice(graph, wide, FIRST, SOME);
+    const cod_value both =
+        cod_graph_conv2d(graph, "d", part, (cod_conv2d_spec){.out_channels = SOME, .kernel = 3, .padding = 1});
+    const cod_input_shape shape = {"input", {2, 3, 4, 3}};
+    const cod_compile_options options = {.activation = COD_F64, .inputs = &shape, .input_count = 1};
+    const cod_value loss =
+        cod_graph_loss(graph, "loss", cod_graph_add(graph, y, both), part, (cod_loss_spec){.kind = COD_LOSS_MSE});
+    const cod_program_spec spec = {.name = "p", .trains = "model", .losses = {loss}, .outputs = {part, loss}};
+    assert_ok(net_init(&net, &cod_ref_backend, graph, &options, &spec, 1, 1));
+    assert_ok(net_check_gradients(&net, &spec, 3, &check));
+    assert_true(check.smooth > 6);
+    assert_ok(net_run(&net, "p"));
+    assert_ok(net_read(&net, cod_executable_input(net.executable, "target"), input));
+    assert_ok(net_read(&net, cod_executable_output(net.executable, part), slice));
+    for (int i = 0; i < PIXELS; i++)
+        assert_memory_equal(slice + i * SOME, input + i * ALL + FIRST, SOME * sizeof *slice);
+    net_clear(&net);
+    cod_graph_destroy(graph);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(cod_graph_create(&graph));
+        const cod_value z = cod_graph_input(graph, "input", 3);
+        cod_graph_slice(graph, i == 0 ? cod_graph_add(graph, z, z) : z, i == 1 ? -1 : 1, i == 2 ? 3 : 2);
+        assert_fails(COD_ERR_ARGUMENT, "cannot be taken of", cod_graph_status(graph));
+        cod_graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_that_do_not_fit_name_the_layer),
         cmocka_unit_test(the_first_failure_of_a_graph_sticks),
+        cmocka_unit_test(slices_are_channels_of_an_input),
     };
     return cmocka_run_group_tests_name("nn_graphs", tests, NULL, NULL);
 }

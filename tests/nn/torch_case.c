@@ -55,6 +55,18 @@ const torch_tensor *torch_case_find(const torch_case *c, const char *prefix, con
     return NULL;
 }
 
+double torch_case_distance(const float *actual, const torch_tensor *expected)
+{
+    double largest = 0, distance = 0;
+    for (size_t i = 0; i < expected->count; i++) {
+        const double difference = fabs((double)actual[i] - (double)expected->values[i]);
+        largest = fmax(largest, fabs((double)expected->values[i]));
+        if (!(difference <= distance))
+            distance = isnan(difference) ? INFINITY : difference;
+    }
+    return distance / (largest + 1e-6);
+}
+
 void torch_case_compare(const torch_case *c, const char *what, const float *actual, const torch_tensor *expected,
                         double tolerance)
 {

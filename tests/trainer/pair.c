@@ -31,6 +31,7 @@ typedef struct pair_options {
     int64_t every;
     double most;
     bool spoils;
+    int64_t guarded;
 } pair_options;
 
 static const cod_option option_list[] = {
@@ -42,6 +43,8 @@ static const cod_option option_list[] = {
      "a guard expects the task's loss to be at most this; 0 = there is no guard"},
     {"spoils", COD_OPTION_BOOL, offsetof(pair_options, spoils), "false", 0, 0, NULL,
      "the model is no good outside that band"},
+    {"guarded", COD_OPTION_INT, offsetof(pair_options, guarded), "-1", -1, 100, NULL,
+     "the group that has the guard; -1 = all"},
 };
 static const cod_option_table table = {"pair", "Two networks", option_list, sizeof option_list / sizeof option_list[0],
                                        sizeof(pair_options)};
@@ -136,7 +139,7 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
                                        .optimiser = {.kind = COD_OPT_SGD, .momentum = 0.5},
                                        .schedule = {.kind = COD_SCHEDULE_CONSTANT, .rate = 0.1}};
     add_steps(options, setting->loss_factor, recipe);
-    if (options->most > 0)
+    if (options->most > 0 && (options->guarded < 0 || options->guarded == setting->group))
         recipe->guards[recipe->guard_count++] = (cod_recipe_guard){.name = "far",
                                                                    .figure = "task",
                                                                    .least = -INFINITY,

@@ -306,6 +306,42 @@ static void a_diverged_model_is_neither_saved_nor_exported(void **state)
     job_assert_agreed_failure(job_run(&stops), 2, 0, COD_ERR_NUMERIC, message);
 }
 
+/** Nor does it take other groups' models with it: final.safetensors is made of these. */
+static void a_diverged_group_leaves_the_others_their_models(void **state)
+{
+    (void)state;
+    static const char *const guarded[] = {"pair.guarded=0", "pair.guarded=1"}, *const names[] = {"name=zero",
+                                                                                                 "name=one"};
+    for (int g = 0; g < 2; g++) {
+        char paths[4][64];
+        static const char *const files[] = {"group.0.safetensors", "group.1.safetensors", "final.safetensors",
+                                            "summary.json"};
+        for (int i = 0; i < 4; i++)
+            snprintf(paths[i], sizeof paths[i], "%s/%s", g == 0 ? "zero" : "one", files[i]);
+        const train_job job = {.ranks = 3,
+                               .settings = {PAIR, "cluster.groups=[{ranks: 2}, {ranks: 1}]", "log.every=2",
+                                            "checkpoint.every=2", "pair.most=0.001", "pair.spoils=true", guarded[g],
+                                            names[g]}};
+        const job_report *report = job_run(&job);
+        job_assert_agreed_failure(report, 3, g == 0 ? 0 : 2, COD_ERR_NUMERIC,
+                                  "the model has diverged and is neither saved nor exported: task is ");
+        cod_test_assert_contains(report->ranks[g == 0 ? 2 : 0].message, "the model of another group has diverged");
+        cod_test_assert_contains(report->log, g == 0 ? "the model of group 0 has diverged" : "the model of group 1");
+        assert_int_equal(cod_file_exists(cod_test_at(paths[0])), g == 1);
+        assert_int_equal(cod_file_exists(cod_test_at(paths[1])), g == 0);
+        void *own = NULL, *final = NULL, *summary = NULL;
+        size_t own_bytes, final_bytes, summary_bytes;
+        assert_ok(cod_file_read(cod_test_at(paths[1 - g]), 1 << 24, &own, &own_bytes));
+        assert_ok(cod_file_read(cod_test_at(paths[2]), 1 << 24, &final, &final_bytes));
+        assert_ok(cod_file_read(cod_test_at(paths[3]), 1 << 20, &summary, &summary_bytes));
+        assert_int_equal(own_bytes, final_bytes);
+        assert_memory_equal(own, final, own_bytes);
+        cod_test_assert_contains(summary, "\"diverged\": true");
+        cod_test_assert_contains(summary, g == 0 ? "\"final_is\": \"group 1\"" : "\"final_is\": \"group 0\"");
+        free(own), free(final), free(summary);
+    }
+}
+
 /** A stop saves nothing bad, even where no line of metrics was due. */
 static void a_stop_looks_at_guards_before_it_saves(void **state)
 {
@@ -379,6 +415,7 @@ int main(void)
         TEST(a_truncated_file_is_passed_over),
         TEST(a_loss_that_is_no_number_is_named_with_its_step),
         TEST(spoiled_weights_are_not_saved),
+        TEST(a_diverged_group_leaves_the_others_their_models),
         TEST(a_spoiled_model_is_not_kept_as_the_best),
         TEST(a_guard_warns_and_training_goes_on),
         TEST(a_diverged_model_is_neither_saved_nor_exported),

@@ -94,6 +94,7 @@ typedef struct drawn {
     cod_dataset *pictures;
     cod_crops crops;
     cod_degrader *degrader;
+    cod_sharpener *sharpener;
     cod_labelled *labelled;
     cod_samples samples;
 } drawn;
@@ -109,6 +110,11 @@ static cod_status open_data(const bench_options *o, drawn *d)
     }
     COD_TRY(cod_dataset_open(options, &place, &d->pictures));
     cod_crops_init(&d->crops, d->pictures, options->patch, options->augment);
+    if (options->gt_usm) { /* as recipe real_esrgan has it */
+        COD_TRY(cod_sharpener_create(&d->sharpener));
+        d->crops.sharpener = d->sharpener;
+        d->crops.truth = COD_TRUTH_BOTH;
+    }
     d->samples = cod_crops_samples(&d->crops);
     if (options->degradation == COD_DEGRADATION_REAL_ESRGAN)
         COD_TRY(cod_degrader_create(&o->degradation, SCALE, &d->degrader));
@@ -159,6 +165,7 @@ static cod_status measure(const bench_options *o)
                made.samples_per_core_s, copied, made.samples_per_core_s / copied);
     }
     cod_degrader_destroy(data.degrader);
+    cod_sharpener_destroy(data.sharpener);
     cod_dataset_close(data.pictures);
     cod_labelled_close(data.labelled);
     return status;
