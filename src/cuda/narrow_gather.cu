@@ -120,13 +120,11 @@ static __device__ __forceinline__ warp_part part_of(const narrow_gather &p, cons
 }
 
 /** The fragment of matrices t and t + 1. */
-static __device__ __forceinline__ mma_rows load_pair(const gather_sizes &sizes, const warp_part &part, int t,
-                                                     const unsigned char *stage)
+static __device__ __forceinline__ void load_pair(uint32_t (&pair)[4], const gather_sizes &sizes, const warp_part &part,
+                                                 int t, const unsigned char *stage)
 {
     const int slot = t % MATRICES * sizes.slots + t / MATRICES;
-    uint32_t pair[4];
     load_matrix4(pair, stage + (t % MATRICES == MATRICES - 1 ? part.wrapped : part.pair) + slot * sizes.pitch);
-    return mma_rows_of(pair);
 }
 
 /** Adds the products of a row with columns FIRST, FIRST + 2, … of the kernel, whose pairs are the same ones. `rows`: of the weights. */
@@ -136,22 +134,26 @@ multiply_columns(float (&sums)[TILES][NT][4], const narrow_gather &p, const gath
                  const unsigned char *stage, const unsigned char *const (&rows)[(NT + 1) / 2])
 {
     constexpr int COUNT = (F - FIRST + 1) / 2;
-    mma_rows pairs[TILES + COUNT - 1];
+    uint32_t pairs[TILES + COUNT - 1][4];
 #pragma unroll
     for (int j = 0; j < TILES + COUNT - 1; j++)
-        pairs[j] = load_pair(sizes, part, FIRST + 2 * j, stage);
+        load_pair(pairs[j], sizes, part, FIRST + 2 * j, stage);
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
         uint32_t b[(NT + 1) / 2][4];
 #pragma unroll
         for (int j = 0; j < (NT + 1) / 2; j++)
             load_matrix4(b[j], rows[j] + (FIRST + 2 * k) * p.slices * NARROW_SLICE * 2);
+        mma_columns columns[NT];
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
-            const mma_columns columns = mma_columns_of(b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+        for (int n = 0; n < NT; n++)
+            columns[n] = mma_columns_of(b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
 #pragma unroll
-            for (int i = 0; i < TILES; i++)
-                mma_bf16(sums[i][n], pairs[i + k], columns);
+        for (int i = 0; i < TILES; i++) {
+            const mma_rows rows = mma_rows_of(pairs[i + k]);
+#pragma unroll
+            for (int n = 0; n < NT; n++)
+                mma_bf16(sums[i][n], rows, columns[n]);
         }
     }
 }

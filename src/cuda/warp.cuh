@@ -29,14 +29,12 @@ struct __align__(16) bytes16
 };
 
 /** Rows of A and columns of B that mma_bf16() multiplies: mma_rows_of(), mma_columns_of(). Where several products have one of them, it is prepared once. */
-struct mma_rows
-{
+struct mma_rows {
     uint32_t words[4];
     float factors[2]; /**< of warp_older.cuh */
 };
 
-struct mma_columns
-{
+struct mma_columns {
     uint32_t words[2];
     float factors[2];
 };
@@ -97,7 +95,7 @@ static __device__ __forceinline__ uint32_t shuffle(uint32_t value, unsigned lane
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define WARP_OLDER 1
+#define WARP_OLDER          1
 #define WARP_LOADS_MATRICES (__CUDA_ARCH__ >= 750)
 /** For warp_older.cuh. Four times D += A·B of fp16 with A 8x4 by columns and B 4x8 by rows, D 8x8 of f32: PTX's mma.m8n8k4. */
 static __device__ __forceinline__ void mma_f16_8x8x4(float (&d)[8], const uint32_t (&a)[2], const uint32_t (&b)[2])
@@ -118,7 +116,7 @@ static __device__ __forceinline__ void mma_f16_16x8x8(float (&d)[4], const uint3
 
 #include "cuda/warp_older.cuh"
 #else
-#define WARP_OLDER 0
+#define WARP_OLDER          0
 #define WARP_LOADS_MATRICES 1
 #endif
 

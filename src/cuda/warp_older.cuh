@@ -2,14 +2,16 @@
  * @file
  * What GPUs before compute capability 8.0 (V100, T4, RTX 20xx) do in place of the instructions that they lack.
  *
- * Memory and numerics are those of newer GPUs: bf16, and sums in f32. Products are those of fp16 tensor cores, which have not bf16's range. So
- * each row of A and each column of B is scaled by a power of two of its own, which takes its largest value to fp16's largest power, and the scales
- * are taken back in f32. With `largest` the power of two at or below the largest magnitude of such a row or column of 16 values:
- * - values from largest·2^-29 on are exact, since bf16's 8 significant bits fit in fp16's 11; smaller ones change by less than largest·2^-29, and
- *   by less than largest·2^-30 where the GPU multiplies subnormal numbers of fp16 as they are, which PTX's manual leaves open;
+ * Memory and numerics are those of newer GPUs: bf16, and sums in f32. Products are those of fp16 tensor cores, which
+ * have not bf16's range. So each row of A and each column of B is scaled by a power of two of its own, which takes its
+ * largest value to fp16's largest power, and the scales are taken back in f32. With `largest` the power of two at or
+ * below the largest magnitude of such a row or column of 16 values:
+ * - values from largest·2^-29 on are exact, since bf16's 8 significant bits fit in fp16's 11; smaller ones change by
+ *   less than largest·2^-29, and by less than largest·2^-30 where the GPU multiplies subnormal numbers of fp16 as they
+ *   are, which PTX's manual leaves open;
  * - a row or column with an infinity or NaN makes its own sums NaN, and no others; one of zeros adds zeros;
- * - sums are infinite where Σ a·b is, and where Σ a·b divided by the column's `largest` is from 2^127 on, which takes a value of A of 2^122 or more;
- *   of the same quotient, what is below 2^-150 is lost.
+ * - sums are infinite where Σ a·b is, and where Σ a·b divided by the column's `largest` is from 2^127 on, which takes a
+ *   value of A of 2^122 or more; of the same quotient, what is below 2^-150 is lost.
  *
  * The lanes that hold a row or a column are a quad, four neighbours, so that two shuffles find its largest value.
  *
@@ -60,8 +62,7 @@ static __device__ __forceinline__ float older_f32(uint32_t bits)
 }
 
 /** How a row of A or a column of B becomes fp16: */
-struct older_scale
-{
+struct older_scale {
     uint32_t base;     /**< what is subtracted of the 8 bits of the exponent, in place in both halves of a word */
     uint32_t exponent; /**< the largest exponent, and at least OLDER_TOP, in f32's place */
     uint32_t poison;   /**< an f32 that is infinite or NaN if one of the values is */
@@ -69,7 +70,10 @@ struct older_scale
 
 #define OLDER_TOP 30u /* the exponent of fp16's largest power of two, 2^15, with fp16's bias */
 
-/** Of a quad's row or column, of which a lane has four values in two words. The largest magnitude is found without its sign, at the top of a word. */
+/**
+ * Of a quad's row or column, of which a lane has four values in two words. The largest magnitude is found without its
+ * sign, at the top of a word.
+ */
 static __device__ __forceinline__ older_scale older_scale_of(uint32_t first, uint32_t second)
 {
     uint32_t largest = older_max(older_max(first << 1, first << 17), older_max(second << 1, second << 17));
@@ -83,16 +87,21 @@ static __device__ __forceinline__ older_scale older_scale_of(uint32_t first, uin
     return scale;
 }
 
-/** Two values in fp16. Exponents below 0 become zeros; what has exponent 0 loses its first bit, which is less than the smallest exact value. */
+/**
+ * Two values in fp16. Exponents below 0 become zeros; what has exponent 0 loses its first bit, which is less than the
+ * smallest exact value.
+ */
 static __device__ __forceinline__ uint32_t older_f16(uint32_t word, uint32_t base)
 {
-    const uint32_t moved = (word | 0x80008000u) - base; /* the sign's bit keeps halves apart, and is left where nothing was borrowed */
+    const uint32_t moved =
+        (word | 0x80008000u) - base; /* the sign's bit keeps halves apart, and is left where nothing was borrowed */
     return (moved & older_signs(moved) & 0x7FFF7FFFu) << 3 | (word & 0x80008000u);
 }
 
 /**
- * Takes scales back: a row's and a column's multiply the sum, one after the other, so that neither they nor the product leave f32 before it must.
- * A value with exponents e in bf16 and e - base in fp16 is 2^(base - 112) times what it was taken for.
+ * Takes scales back: a row's and a column's multiply the sum, one after the other, so that neither they nor the product
+ * leave f32 before it must. A value with exponents e in bf16 and e - base in fp16 is 2^(base - 112) times what it was
+ * taken for.
  */
 static __device__ __forceinline__ float older_row_factor(const older_scale &scale)
 {
@@ -115,11 +124,12 @@ static __device__ __forceinline__ void older_product_75(float (&d)[4], const uin
 }
 
 /**
- * The same by mma.m8n8k4, in which the lanes of two quads, `lane` / 4 = q and q + 4, multiply 8x4 and 4x8 matrices. In m16n8k16 these lanes hold
- * rows q, q + 8, q + 4 and q + 12 of A and D. So each of these is two of the eight rows, which lane by lane need nothing but what the lane
- * has: A is taken by columns, a lane's column in step k being value k of its four. A lane then gets its own rows of D twice over, of four columns in
- * two pairs each time, and with columns 2, 3 and 4, 5 exchanged one of these pairs is its own. That leaves B, of which each pair of quads
- * needs all: the columns of a lane are moved to it.
+ * The same by mma.m8n8k4, in which the lanes of two quads, `lane` / 4 = q and q + 4, multiply 8x4 and 4x8 matrices. In
+ * m16n8k16 these lanes hold rows q, q + 8, q + 4 and q + 12 of A and D. So each of these is two of the eight rows,
+ * which lane by lane need nothing but what the lane has: A is taken by columns, a lane's column in step k being value k
+ * of its four. A lane then gets its own rows of D twice over, of four columns in two pairs each time, and with columns
+ * 2, 3 and 4, 5 exchanged one of these pairs is its own. That leaves B, of which each pair of quads needs all: the
+ * columns of a lane are moved to it.
  */
 static __device__ __forceinline__ void older_product_70(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
@@ -145,7 +155,8 @@ static __device__ __forceinline__ void older_product_70(float (&d)[4], const uin
 static __device__ __forceinline__ mma_rows older_rows_of(const uint32_t (&a)[4])
 {
     const older_scale top = older_scale_of(a[0], a[2]), bottom = older_scale_of(a[1], a[3]);
-    return {{older_f16(a[0], top.base), older_f16(a[1], bottom.base), older_f16(a[2], top.base), older_f16(a[3], bottom.base)},
+    return {{older_f16(a[0], top.base), older_f16(a[1], bottom.base), older_f16(a[2], top.base),
+             older_f16(a[3], bottom.base)},
             {older_row_factor(top), older_row_factor(bottom)}};
 }
 

@@ -520,7 +520,8 @@ static void older_gpus_keep_the_range_of_bf16(void **)
                     line = (int)((chance = chance * 6364136223846793005u + 99) >> 33) % (2 * c.lines + 1) - c.lines;
                 for (int i = 0; i < 384; i++) {
                     const bool in_a = i < 256;
-                    const int part = (int)((chance = chance * 6364136223846793005u + 99) >> 33) % (2 * c.values + 1) - c.values;
+                    const int part =
+                        (int)((chance = chance * 6364136223846793005u + 99) >> 33) % (2 * c.values + 1) - c.values;
                     if (in_a)
                         p.a[i] = number(&chance, c.a + by_row[i / 16] + part);
                     else
@@ -554,6 +555,8 @@ static void older_gpus_keep_what_is_not_finite_to_itself(void **)
                 p.b[n] = number(&chance, n % 8 * 3 - 10);
             for (int n = 0; n < 16 && zeros; n++)
                 p.a[row * 16 + n] = (uint16_t)(n % 2 << 15);
+            for (int n = 0; n < 3 && !zeros; n++) /* zero, and small beside its like */
+                (in_a ? p.b[at * 8 + 2 * n] : p.a[n * 80 + at]) = n == 0 ? 0 : bf16_from_f32(ldexpf(1, -40 * n));
             if (!zeros)
                 (in_a ? p.a[row * 16 + at] : p.b[at * 8 + column]) = found[i / 2];
             cod_emulated_set_machine(&older[k]);
