@@ -172,7 +172,7 @@ CASES = {
         ([*GAN, "gan.content=[vgg11, squeeze3]", "gan.perceptual_file=vgg.safetensors"], 2, "are of two networks, but gan.perceptual_file holds one"),
         ([*GAN, "gan.content=squeeze9", "data.patch=6"], 2, "but 'squeeze9' of gan.content needs 25; a patch of 7 would do"),
         (["train", "ok.yaml", "train.strategy=codistill", "distill.loss=features"], 2, "recipe 'supervised' has no frozen network"),
-        ([*GAN, "gan.content=pixel", "train.strategy=codistill", "cluster.groups=2", "distill.loss=features"], 2,
+        ([*GAN, "gan.content=pixel", "train.strategy=codistill", "distill.loss=features"], 2,
          "the content loss of recipe 'srgan' compares pixels"),
         ([*GAN, "gan.content=vgg54", "gan.perceptual_file=vgg.safetensors"], 2, "from conv1_1 to conv1_1, but conv5_4 is compared"),
         ([*GAN, "gan.content=vgg99"], 2, "gan.content: 'vgg99' is not one of"),
