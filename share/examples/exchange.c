@@ -1,7 +1,8 @@
 /*
- * Publishes and pulls weights of one's own, whatever trains them: mpirun -n 3 exchange. Each rank is a group, and its "training" moves all its
- * weights toward its own number. Every 10 steps it publishes them; what it pulls of the others it averages with its own. Nobody waits for
- * anybody but for the publications themselves (`deterministic`), so that every run prints the same.
+ * Publishes and pulls weights of one's own, whatever trains them: mpirun -n 3 exchange. Each rank is a group, and its
+ * "training" moves all its weights toward its own number. Every 10 steps it publishes them; what it pulls of the others
+ * it averages with its own. Nobody waits for anybody but for the publications themselves (`deterministic`), so that
+ * every run prints the same.
  */
 #include "distill/exchange.h"
 #include "comm/comm.h"
