@@ -1,10 +1,11 @@
 /*
- * Publishes and pulls weights of one's own, whatever trains them: mpirun -n 3 exchange. Each rank is a group, and its "training" moves all its
- * weights toward its own number. Every 10 steps it publishes them; what it pulls of the others it averages with its own. Nobody waits for
- * anybody but for the publications themselves (`deterministic`), so that every run prints the same.
+ * Publishes and pulls weights of one's own, whatever trains them: mpirun -n 3 exchange. Each rank is a group, and its
+ * "training" moves all its weights toward its own number. Every 10 steps it publishes them; what it pulls of the others
+ * it averages with its own. Nobody waits for anybody but for the publications themselves (`deterministic`), so that
+ * every run prints the same.
  */
-#include "comm/comm.h"
 #include "distill/exchange.h"
+#include "comm/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,8 @@ static void average(training *t, int64_t step)
         const float *values = theirs.values->host;
         for (size_t i = 0; i < WEIGHTS; i++)
             t->weights[i] = 0.5f * (t->weights[i] + values[i]);
-        printf("rank %d, step %lld: averaged with group %d as it was at step %lld\n", cod_comm_rank(t->comm), (long long)step,
-               cod_exchange_peer_group(t->exchange, peer), (long long)theirs.step);
+        printf("rank %d, step %lld: averaged with group %d as it was at step %lld\n", cod_comm_rank(t->comm),
+               (long long)step, cod_exchange_peer_group(t->exchange, peer), (long long)theirs.step);
     }
 }
 
@@ -72,7 +73,8 @@ static cod_status open(training *t)
     COD_REQUIRE(groups <= 64, "%d ranks are too many for this example; at most 64", groups);
     for (int g = 0; g < groups; g++) {
         sizes[g] = 1;
-        models[g] = (cod_exchange_model){.count = WEIGHTS, .hash = 1}; /* of the architecture: peers with another one are refused */
+        models[g] = (cod_exchange_model){.count = WEIGHTS,
+                                         .hash = 1}; /* of the architecture: peers with another one are refused */
     }
     COD_TRY(cod_options_set_defaults(&cod_exchange_option_table, &options, &texts));
     options.period = 10;
@@ -92,8 +94,8 @@ static cod_status run(training *t)
     COD_TRY(open(t));
     for (int64_t step = 1; step <= STEPS; step++)
         COD_TRY(one_step(t, step));
-    printf("rank %d: alone its weights would be %d, together they are %.3f\n", cod_comm_rank(t->comm), cod_comm_rank(t->comm),
-           (double)t->weights[0]);
+    printf("rank %d: alone its weights would be %d, together they are %.3f\n", cod_comm_rank(t->comm),
+           cod_comm_rank(t->comm), (double)t->weights[0]);
     COD_TRY(cod_exchange_destroy(t->exchange));
     cod_group_destroy(t->group);
     return cod_comm_finalize(t->comm);

@@ -1,18 +1,18 @@
 /* Trains a configuration from C: train CONFIG.yaml [key.path=value ...], alone or under mpirun. */
+#include "train/train.h"
 #include "comm/comm.h"
 #include "core/backend.h"
 #include "cpu/cpu.h"
 #include "distill/codistill.h"
 #include "train/recipe.h"
-#include "train/train.h"
 
 #include <stdio.h>
 
 static void report(void *context, const cod_train_progress *progress)
 {
     (void)context;
-    printf("group %d, step %lld of %lld: loss %.4f\n", progress->group, (long long)progress->line->step, (long long)progress->steps,
-           progress->line->loss);
+    printf("group %d, step %lld of %lld: loss %.4f\n", progress->group, (long long)progress->line->step,
+           (long long)progress->steps, progress->line->loss);
 }
 
 /** What a configuration may name: `cluster.device`, `train.recipe` and `train.strategy`. */
@@ -33,7 +33,8 @@ static cod_status train(cod_comm *comm, const char *path, const char *const *ove
     const cod_train_request request = {.config = &config, .comm = comm, .report = report, .version = "example"};
     const cod_status status = cod_train_run(&request, &ending);
     if (status == COD_OK && cod_comm_rank(comm) == 0)
-        printf("%s: %s/final.safetensors\n", ending == COD_TRAIN_FINISHED ? "finished" : "stopped", cod_run_config_folder(&config));
+        printf("%s: %s/final.safetensors\n", ending == COD_TRAIN_FINISHED ? "finished" : "stopped",
+               cod_run_config_folder(&config));
     cod_run_config_clear(&config);
     return status;
 }
