@@ -190,6 +190,8 @@ CASES = {
         ([*GAN, "gan.pixel_weight=1"], 2, "compares pixels already"),
         ([*GAN, "gan.warm_up=60"], 2, "leave nothing of 60 steps"),
         ([*GAN, "gan.r1=10"], 2, "gan.r1: the R1 penalty is for discriminators without batch normalisation"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "gan.r1_every=4"], 2, "gan.r1_every: there is no R1 penalty to compute in one of 4 steps"),
+        ([*REAL_ESRGAN, "gan.content=pixel", "data.gt_usm=true"], 2, "data.gt_usm: recipe 'real_esrgan' has an option for each of its losses"),
         ([*CLASSES, "train.recipe=srgan"], 2, "judges pictures; model 'mlp' makes none"),
     ],
     "comparison": [
