@@ -88,7 +88,7 @@ typedef struct cod_recipe {
     cod_model model;  /**< the one that is evaluated, distilled and exported, of set 0; its graph holds all networks */
     cod_value target; /**< the input COD_INPUT_TRUTH */
     int64_t task_channel; /**< of it, the first that the task loss compares with */
-    cod_value task_loss; /**< among the losses of the sub-step that trains the model: how far it is from the truth */
+    cod_value task_loss;  /**< among the losses of the sub-step that trains the model: how far it is from the truth */
     /**
      * Between the model's output itself and the truth, where the task loss is between other things: what peers' models are held against. A
      * loss of the sub-step that distils, or among its program's outputs. 0 = the task loss is that.
