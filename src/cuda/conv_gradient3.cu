@@ -90,16 +90,15 @@ static __device__ __forceinline__ void multiply_stage(const conv_gradient3 &g, f
                              lane / 8 % 2 * CONV_PIECE;
 #pragma unroll 1
     for (int pixel = 0; pixel < g.tile.rows * g.tile.columns; pixel += STEP_PIXELS) {
-        mma_rows a[2][MT];
+        uint32_t a[2][MT][4];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
 #pragma unroll
             for (int i = 0; i < MT; i++) {
-                uint32_t rows[4];
-                load_matrix4_transposed(rows, y + (pixel + half * 16) * PITCH + i * 2 * CONV_PIECE);
-                a[half][i] = mma_rows_of(rows);
+                load_matrix4_transposed(a[half][i], y + (pixel + half * 16) * PITCH + i * 2 * CONV_PIECE);
+                const uint32_t one[2] = {0x3F803F80u, 0x3F803F80u};
                 if (i == ones_of)
-                    mma_bf16(ones, a[half][i], mma_columns_of(0x3F803F80u, 0x3F803F80u));
+                    mma_bf16(ones, a[half][i], one);
             }
         }
 #pragma unroll
@@ -108,10 +107,10 @@ static __device__ __forceinline__ void multiply_stage(const conv_gradient3 &g, f
             load_matrix4_transposed(b, x + ((row + tap / SIDE) * wide + group * GROUP + tap % SIDE) * PITCH);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const mma_columns columns = mma_columns_of(b[half * 2], b[half * 2 + 1]);
+                const uint32_t two[2] = {b[half * 2], b[half * 2 + 1]};
 #pragma unroll
                 for (int i = 0; i < MT; i++)
-                    mma_bf16(sums[tap][i], a[half][i], columns);
+                    mma_bf16(sums[tap][i], a[half][i], two);
             }
         }
         row += step_rows;

@@ -126,9 +126,9 @@ void cod_emulated_set_machine(const cod_emulated_machine *wanted)
     machine = wanted != nullptr ? *wanted : default_machine();
 }
 
-int cod_emulated_capability()
+bool cod_emulated_is_older()
 {
-    return machine.capability;
+    return machine.capability < 80;
 }
 
 /* Devices. */
