@@ -17,7 +17,7 @@ static const char help[] =
     "how much texture is invented. A and B must be one architecture, and one should have been trained from the other:\n"
     "between networks that began apart lies nothing of use. Running statistics of normalisations are mixed "
     "likewise.\n"
-    "The models that come with the program are such a pair: codistill interpolate sr-x4 sr-x4-gan --alpha 0.5 -o M\n\n"
+    "A and B are .safetensors files; sr-x4 stands for the model that comes with the program.\n\n"
     "  --alpha X          from 0 (A) to 1 (B)\n"
     "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
     "  --help\n";
