@@ -222,12 +222,13 @@ def memory(bench):
                                          r"activations [\d.]+.* are free. A smaller data.batch", result.err), "the first step's recording", result)
     # What is made later than the session: the weights of the first evaluation. A teacher on integers is compiled, and counted, before the first step.
     teacher = ["cluster.groups=2", "train.strategy=codistill", *SOON, "distill.teacher_precision=int8", "data.batch=8", "train.steps=20", "train.deterministic=true"]
-    for name, overrides in (("evaluated", []), ("integers", teacher)):
-        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}")
+    # `ref` is what computes on integers on every processor.
+    for name, overrides, within in (("evaluated", [], {}), ("integers", teacher, {"COD_TEST_LATE": "cuda-ref"})):
+        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}", environment=within)
         told = re.search(r"memory of the device for a rank, MB: .*: ([\d.]+) in all", result.err)
         check(result.code == 0 and told, "no plan of the memory", result)
         room = str(int(float(told[1])) + 1)
-        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}-short", environment={"COD_LATE_MEMORY_MB": room})
+        result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}-short", environment={**within, "COD_LATE_MEMORY_MB": room})
         check(result.code == 1 and re.search(r"the late device is out of memory: [\d.]+ MB are needed, [\d.]+ are free; training needs in the device's "
                                              rf"memory, in MB: weights [\d.]+, .*; [\d.]+ of {room}.0 are free", result.err), f"{name}: {room} MB", result)
     # An evaluation while training, and the commands that run models: on their first window, when the rest has its memory.
