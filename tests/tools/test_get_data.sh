@@ -2,7 +2,7 @@
 # tools/get-data.sh in a checkout of its own: what it links, copies, fetches, refuses and says. Neither network nor real data are needed.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-failed=0
+source tests/support/expect.sh
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir -p "$place/checkout/tools/data" "$place/bin" "$place/shared/set5" "$place/package/usr/share/backgrounds/mate/nature" "$place/package/usr/share/backgrounds/mate/desktop"
@@ -30,17 +30,6 @@ printf '#!/bin/sh\ncp -r %s/package/. "$3"\n' "$place" >"$place/bin/dpkg"
 chmod +x "$place/bin"/*
 export PATH="$place/bin:$PATH"
 
-# expect CODE PART COMMAND…: the command's exit code and a part of what it prints.
-expect() {
-    local code=$1 part=$2 output got
-    shift 2
-    output=$("$@" 2>&1)
-    got=$?
-    if [ $got -ne "$code" ] || [[ $output != *"$part"* ]]; then
-        echo "FAILED: $*: exit code $got instead of $code, or '$part' not in: $output"
-        failed=1
-    fi
-}
 holds() { [ -e "$1" ] || { echo "FAILED: there is no $1"; failed=1; }; }
 lacks() { [ ! -e "$1" ] || { echo "FAILED: there is $1"; failed=1; }; }
 

@@ -2,19 +2,7 @@
 # The scripts' own promises that need neither network nor build: help, unknown options, what is said when tools lack.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-failed=0
-
-# expect CODE PART COMMAND…: the command's exit code and a part of what it prints.
-expect() {
-    local code=$1 part=$2 output got
-    shift 2
-    output=$("$@" 2>&1)
-    got=$?
-    if [ $got -ne "$code" ] || [[ $output != *"$part"* ]]; then
-        echo "FAILED: $*: exit code $got instead of $code, or '$part' not in: $output"
-        failed=1
-    fi
-}
+source tests/support/expect.sh
 
 for script in tools/*.sh tools/bench/*.sh tools/slurm/*.sbatch .ci/run; do
     expect 0 "" bash -n "$script"
