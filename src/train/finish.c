@@ -49,10 +49,11 @@ static cod_status evaluate_group(trainer *t, closing *out)
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
         COD_TRY(trainer_log_line(t));
-    if (!out->diverged)
-        COD_TRY(save_other_sets(t));
     group_model_path(t, cod_group_index(t->group), path);
-    return out->diverged ? cod_file_remove(path) : trainer_save_model(t, path);
+    if (out->diverged)
+        return cod_file_remove(path);
+    COD_TRY(save_other_sets(t));
+    return trainer_save_model(t, path);
 }
 
 /** The closing comes last: who finds it finds the model. */
