@@ -43,18 +43,25 @@ cod_status cod_io_flush_above(const char *path)
 
 static cod_status create_one(const char *path)
 {
+    enum { TRIES = 10 };
     COD_IO_CALL("create folder", path);
-    if (mkdir(path, 0777) == 0)
-        return cod_io_flush_above(path);
-    const int reason = errno;
-    struct stat info;
-    if (stat(path, &info) == 0) {
-        if (S_ISDIR(info.st_mode))
-            return COD_OK;
-        errno = ENOTDIR;
-    } else {
-        errno = reason;
+    int reason = 0;
+    /* Others may remove the folder between the two calls; a symbolic link that leads nowhere looks the same, and stays. */
+    for (int i = 0; i < TRIES; i++) {
+        if (mkdir(path, 0777) == 0)
+            return cod_io_flush_above(path);
+        reason = errno;
+        struct stat info;
+        if (stat(path, &info) == 0) {
+            if (S_ISDIR(info.st_mode))
+                return COD_OK;
+            reason = ENOTDIR;
+            break;
+        }
+        if (reason != EEXIST)
+            break;
     }
+    errno = reason;
     return cod_fail_system("create folder", path);
 }
 

@@ -6,10 +6,12 @@
 #include "io/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_PREFIX  "step-"
@@ -104,6 +106,14 @@ static void checksum_write(char out[17], const cod_st_tensor *tensors, size_t te
     snprintf(out, 17, "%016llx", (unsigned long long)sum);
 }
 
+/** Whether the open folder still has this path: it was neither removed nor replaced by a new folder of that name. */
+static bool is_open_folder(const char *path, int folder)
+{
+    struct stat opened, named;
+    return fstat(folder, &opened) == 0 && stat(path, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
 cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
 {
     enum { TRIES = 10 };
@@ -120,8 +130,12 @@ cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *fo
     /* Another group that is ahead may prune this step, and remove the folder while it is empty. */
     for (int i = 0; i < TRIES; i++) {
         COD_TRY_GOTO(status, end, cod_folder_create(folder_path));
+        const int opened = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count + 1);
-        if (status == COD_OK || cod_file_exists(folder_path))
+        const bool in_place = opened >= 0 && is_open_folder(folder_path, opened);
+        if (opened >= 0)
+            close(opened);
+        if (status == COD_OK || in_place)
             break;
     }
 end:

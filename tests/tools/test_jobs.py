@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 
-from train_support import check, descendants, hanging, kill_job, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import check, descendants, hanging, kill_job, parts_saved, rank_process, run_cases, steps_saved, wait_for_steps
 
 SHARED = ["train.strategy=codistill", "exchange.transport=file", "log.tensorboard=false", "log.samples=0"]
 TWO = [*SHARED, "cluster.groups=2"]
@@ -212,6 +212,8 @@ def fragments(bench):
     for group in (0, 1):
         wait_for_steps(bench, jobs[group], "g", 1, group)
     await_both(jobs, [[0, 0], [0, 0]], "at first")
+    saved = bench.path("runs", "g", "checkpoints")
+    wait_until(lambda: any("group-1.safetensors" in parts_saved(saved, step) for step in steps_saved(saved)), "group 1 saves a checkpoint", jobs[1])
     kill_job(jobs[1])
     bench.wait(jobs[1], arguments_of(1))
     lines = len(bench.metrics("g", 0))

@@ -8,11 +8,14 @@
 #include "train/checkpoint.h"
 #include "train/trainer_internal.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char warnings[4096];
@@ -320,6 +323,44 @@ static void a_step_outlasts_a_power_cut_before_older_ones_go(void **state)
     assert_int_equal(cod_test_power_unsafe(), 0);
 }
 
+typedef struct contended_folder {
+    const char *path;
+    atomic_bool done;
+} contended_folder;
+
+/** What groups that are ahead and behind do to the folder of a step: they remove it while it is empty, and create it. */
+static void *contend(void *context)
+{
+    contended_folder *folder = context;
+    while (!atomic_load(&folder->done)) {
+        rmdir(folder->path);
+        if (mkdir(folder->path, 0777) != 0 && errno != EEXIST)
+            break;
+        usleep(50);
+    }
+    return NULL;
+}
+
+static void a_part_is_written_while_others_remove_and_create_its_folder(void **state)
+{
+    (void)state;
+    contended_folder folder = {0};
+    char path[512];
+    folder.path = strcpy(path, cod_test_at("step-000000010"));
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, contend, &folder), 0);
+    cod_checkpoint checkpoint = {0};
+    cod_status status = cod_checkpoint_add_f32(&checkpoint, "values", values, 8);
+    for (int i = 0; i < 1000 && status == COD_OK; i++) {
+        status = cod_checkpoint_write(&checkpoint, cod_test_at(""), 10, "group-0");
+        unlink(file_of(10, "group-0"));
+    }
+    atomic_store(&folder.done, true);
+    pthread_join(other, NULL);
+    assert_ok(status);
+    cod_checkpoint_clear(&checkpoint);
+}
+
 static void pruning_counts_steps_that_are_complete(void **state)
 {
     (void)state;
@@ -428,6 +469,7 @@ int main(void)
         IN_FOLDER(a_file_without_checksum_is_refused),
         IN_FOLDER(pruning_keeps_the_newest_of_each_part),
         IN_FOLDER(a_step_outlasts_a_power_cut_before_older_ones_go),
+        IN_FOLDER(a_part_is_written_while_others_remove_and_create_its_folder),
         IN_FOLDER(pruning_counts_steps_that_are_complete),
         IN_FOLDER(what_comes_after_a_step_is_discarded),
         IN_FOLDER(a_step_is_written_while_another_group_removes_its_folder),
