@@ -270,15 +270,20 @@ static cod_status act(cod_exchange *e, exchange_pull *pull, int64_t step, const 
         return COD_OK;
     if (decision == EXCHANGE_BEGIN) {
         exchange_agreement_begin(&e->agreement, pull->place, step);
-        return exchange_puller_start(&e->puller, &e->puller.peers[proposal.peer], proposal.version, proposal.life);
+        return exchange_puller_start_proposed(&e->puller, &proposal);
     }
     exchange_puller_note_outcome(pull, &outcome);
     if (decision == EXCHANGE_GATHER)
         return exchange_puller_gather(&e->puller, pull);
-    if (decision == EXCHANGE_TAKE_OVER)
-        exchange_puller_take_over(&e->puller, pull, step);
-    else
+    if (decision == EXCHANGE_GIVE_UP) {
         exchange_puller_give_up(&e->puller, pull, outcome.refused);
+        return COD_OK;
+    }
+    bool follows;
+    exchange_puller_take_over(&e->puller, pull, step);
+    COD_TRY(exchange_puller_start_following(&e->puller, pull, &follows));
+    if (follows)
+        exchange_agreement_begin(&e->agreement, pull->place, step);
     return COD_OK;
 }
 

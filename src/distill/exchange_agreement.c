@@ -9,10 +9,21 @@
 /* Of the group; INTERVAL and NOW (its clock) are the first rank's. */
 enum { FLAG_INTERVAL, FLAG_NOW, FLAG_LEFT_OUT, FLAG_PRINT, FLAG_PRINT_SQUARE, FLAG_WAITING, FLAG_UNFIT, GROUP_FLAGS };
 /*
- * Of each pull; PEER, VERSION, LIFE (what it proposes) and PUBLISHED (the time of what is being pulled) are the first
- * rank's.
+ * Of each pull; PEER, VERSION, LIFE, FOLLOWING (what it proposes) and PUBLISHED (the time of what is being pulled) are
+ * the first rank's.
  */
-enum { FLAG_PEER, FLAG_VERSION, FLAG_LIFE, FLAG_DONE, FLAG_LOST, FLAG_REFUSED, FLAG_BYTES, FLAG_PUBLISHED, PULL_FLAGS };
+enum {
+    FLAG_PEER,
+    FLAG_VERSION,
+    FLAG_LIFE,
+    FLAG_FOLLOWING,
+    FLAG_DONE,
+    FLAG_LOST,
+    FLAG_REFUSED,
+    FLAG_BYTES,
+    FLAG_PUBLISHED,
+    PULL_FLAGS
+};
 _Static_assert((int)GROUP_FLAGS + (int)PULL_FLAGS * (int)COD_EXCHANGE_PULLS_MOST == (int)COD_EXCHANGE_FLAGS_MOST,
                "each flag has a number");
 enum { AGREEMENT_DELAY = 2 };
@@ -60,6 +71,7 @@ void exchange_agreement_tell(const exchange_agreement *a, const exchange_publica
             of_pull[FLAG_PEER] = proposal->peer + 1;
             of_pull[FLAG_VERSION] = (double)proposal->version;
             of_pull[FLAG_LIFE] = (double)proposal->life;
+            of_pull[FLAG_FOLLOWING] = proposal->following;
             of_pull[FLAG_PUBLISHED] = (double)pulls[k].published_ms;
         }
         of_pull[FLAG_DONE] = pulls[k].done;
@@ -130,8 +142,10 @@ static exchange_decision hear_proposal(exchange_agreed_pull *pull, const double 
 {
     if (in[FLAG_PEER] <= 0)
         return EXCHANGE_GO_ON;
-    *proposal = (exchange_proposal){
-        .peer = (int)in[FLAG_PEER] - 1, .version = (uint64_t)in[FLAG_VERSION], .life = (uint64_t)in[FLAG_LIFE]};
+    *proposal = (exchange_proposal){.peer = (int)in[FLAG_PEER] - 1,
+                                    .version = (uint64_t)in[FLAG_VERSION],
+                                    .life = (uint64_t)in[FLAG_LIFE],
+                                    .following = (uint32_t)in[FLAG_FOLLOWING]};
     pull->proposal.peer = EXCHANGE_NO_PEER;
     return EXCHANGE_BEGIN;
 }

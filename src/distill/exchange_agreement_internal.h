@@ -8,7 +8,8 @@
  * a number.
  *
  * A pull is in one phase on all ranks, which they enter at the same step:
- *   idle       until the sums hold a version that the first rank proposed; the exchange says whether it is begun
+ *   idle       until the sums hold a version that the first rank proposed; the exchange says whether it is begun. Left
+ *              out between deltas that were proposed together
  *   pulling    until all ranks have their shards, or one lost its own
  *   gathering  until all ranks have all shards, or one refused them; left out where ranks share what they pull
  */
@@ -76,7 +77,7 @@ COD_MUST_CHECK cod_status exchange_agreement_hear(exchange_agreement *agreement,
  */
 exchange_decision exchange_agreement_decide(exchange_agreement *agreement, int place, int64_t step, const double *in,
                                             exchange_proposal *proposal, exchange_outcome *outcome);
-/** The pull begins at this step. */
+/** The pull of a version begins at this step: of one that was proposed, or of a delta behind one that was taken over. */
 void exchange_agreement_begin(exchange_agreement *agreement, int place, int64_t step);
 
 #endif

@@ -137,10 +137,38 @@ cod_status exchange_puller_start(exchange_puller *p, held_peer *peer, uint64_t v
     pull->peer = peer;
     pull->version = version;
     pull->life = life;
+    pull->next.version = 0;
+    pull->rest_steps = 0;
     pull->standing = (exchange_standing){0};
     if (p->setup->codes_on_device)
         COD_TRY(exchange_puller_device_begin(p, pull));
     return start_shard(p, pull, 0);
+}
+
+cod_status exchange_puller_start_proposed(exchange_puller *p, const exchange_proposal *proposal)
+{
+    held_peer *peer = &p->peers[proposal->peer];
+    COD_TRY(exchange_puller_start(p, peer, proposal->version, proposal->life));
+    if (proposal->following == 0)
+        return COD_OK;
+    exchange_pull_of(p, peer)->next = (exchange_proposal){.peer = proposal->peer,
+                                                          .version = proposal->version + (uint64_t)p->setup->fragments,
+                                                          .life = proposal->life,
+                                                          .following = proposal->following - 1};
+    return COD_OK;
+}
+
+cod_status exchange_puller_start_following(exchange_puller *p, exchange_pull *pull, bool *began)
+{
+    /* What was held until now is decoded into, and ranks that are a step behind may still read it. */
+    enum { REST_STEPS = 2 };
+    const exchange_proposal next = pull->next;
+    *began = next.version > 0;
+    if (!*began)
+        return COD_OK;
+    COD_TRY(exchange_puller_start_proposed(p, &next));
+    pull->rest_steps = REST_STEPS;
+    return COD_OK;
 }
 
 /** What a peer sent is no use: counted, said, and the last good teacher stays. */
@@ -254,7 +282,9 @@ cod_status exchange_puller_move(exchange_puller *p, exchange_pull *pull)
     exchange_standing *standing = &pull->standing;
     if (standing->done || standing->lost)
         return COD_OK;
-    COD_TRY(exchange_puller_move_some(p, pull, chunks_a_step(p, pull->peer)));
+    COD_TRY(exchange_puller_move_some(p, pull, pull->rest_steps > 0 ? 0 : chunks_a_step(p, pull->peer)));
+    if (pull->rest_steps > 0)
+        pull->rest_steps--;
     if (is_stuck(p, pull) && !standing->done && !standing->lost) {
         p->counters.lost++;
         standing->lost = true;

@@ -13,6 +13,7 @@
  *   exchange_puller_move()     once a step, until they are done or lost
  *   exchange_puller_gather(), exchange_puller_move_gather()   where ranks complete it among themselves, or on a device
  *   exchange_puller_take_over() or exchange_puller_give_up(), after exchange_puller_note_outcome()
+ *   exchange_puller_start_following()   where the proposal was of several deltas: the next begins at once
  */
 #ifndef COD_DISTILL_EXCHANGE_PULLER_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_PULLER_INTERNAL_H
@@ -50,6 +51,8 @@ typedef struct exchange_pull {
     double polled_s, idle_s; /**< when the pull was last looked at; for how long it has not moved, as looks tell */
     held_peer *peer;         /**< being pulled; NULL = none */
     uint64_t version, life;  /**< all its shards are of that life; EXCHANGE_ANY_LIFE */
+    exchange_proposal next;  /**< the delta that the pull takes after this version; of version 0: none */
+    int rest_steps;          /**< in which nothing is decoded yet */
     int shard;               /**< being pulled */
     bool arrived;
     exchange_standing standing;
@@ -126,6 +129,14 @@ COD_MUST_CHECK cod_status exchange_puller_look(exchange_puller *puller, exchange
 /** @param life  of every shard, or EXCHANGE_ANY_LIFE where groups resume together */
 COD_MUST_CHECK cod_status exchange_puller_start(exchange_puller *puller, held_peer *peer, uint64_t version,
                                                 uint64_t life);
+/** The same of what the group agreed on: the version and, once each is taken over, the deltas behind it. */
+COD_MUST_CHECK cod_status exchange_puller_start_proposed(exchange_puller *puller, const exchange_proposal *proposal);
+/**
+ * After a version was taken over: begins the next delta of those that were proposed together.
+ *
+ * @param[out] began  there is one
+ */
+COD_MUST_CHECK cod_status exchange_puller_start_following(exchange_puller *puller, exchange_pull *pull, bool *began);
 /** Moves the current shard, and decodes up to `chunks` chunks of it once it is here. */
 COD_MUST_CHECK cod_status exchange_puller_move_some(exchange_puller *puller, exchange_pull *pull, uint64_t chunks);
 /** The same, a step's part of it; a pull that does not move for `pull_timeout_s` is lost. */

@@ -65,15 +65,16 @@ static void note_foreign(exchange_puller *p, held_peer *peer)
 
 /** Asks a peer, or looks for its answer. */
 static cod_status ask(const exchange_puller *p, const exchange_pull *pull, held_peer *peer, uint64_t newest,
-                      uint64_t *version, uint64_t *life)
+                      cod_slot_offered *offered)
 {
+    const cod_slot_wanted wanted = {
+        .held = peer->version, .after = peer->refused, .at_most = newest, .spacing = (uint64_t)p->setup->fragments};
     cod_transport *transport = p->setup->transports[peer->fragment];
     bool answered = false;
     if (!peer->asked)
         peer->asked_before = pull->begun;
-    const cod_status status =
-        transport->ops->offer(transport, &peer->first_shard, exchange_world_rank(p->setup, peer->group, 0),
-                              peer->version, peer->refused, newest, &answered, version, life);
+    const cod_status status = transport->ops->offer(
+        transport, &peer->first_shard, exchange_world_rank(p->setup, peer->group, 0), &wanted, &answered, offered);
     peer->asked = status == COD_OK && !answered;
     return status;
 }
@@ -82,23 +83,25 @@ static cod_status ask(const exchange_puller *p, const exchange_pull *pull, held_
 static cod_status look_at(exchange_puller *p, const exchange_pull *pull, held_peer *peer, bool asking,
                           const uint64_t *newest_own, exchange_proposal *out)
 {
-    uint64_t version = 0, life = 0;
+    cod_slot_offered offered = {0};
     if (!asking && !peer->asked)
         return COD_OK;
     const uint64_t newest = newest_of_use(p, peer, newest_own);
-    cod_status status = ask(p, pull, peer, newest, &version, &life);
+    cod_status status = ask(p, pull, peer, newest, &offered);
     /* An answer that came while another peer was pulled is old: what it offers may soon be replaced. */
     if (status == COD_OK && !peer->asked && peer->asked_before != pull->begun)
-        status = ask(p, pull, peer, newest, &version, &life);
+        status = ask(p, pull, peer, newest, &offered);
     if (exchange_is_bad_data(status)) {
         note_foreign(p, peer);
         return COD_OK;
     }
     COD_TRY(status);
-    peer->foreign = peer->foreign && version == 0;
+    peer->foreign = peer->foreign && offered.version == 0;
     /* What a peer says of its life may be anything. */
-    const exchange_proposal found = {
-        .peer = (int)(peer - p->peers), .version = version, .life = life & EXCHANGE_LIFE_MASK};
+    const exchange_proposal found = {.peer = (int)(peer - p->peers),
+                                     .version = offered.version,
+                                     .life = offered.life & EXCHANGE_LIFE_MASK,
+                                     .following = offered.following};
     if (exchange_puller_wants(p, &found))
         *out = found;
     return COD_OK;

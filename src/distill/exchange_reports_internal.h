@@ -30,10 +30,11 @@ typedef struct exchange_publications {
 
 enum { EXCHANGE_NO_PEER = -1 };
 
-/** A version to be pulled. */
+/** A version to be pulled, and deltas behind it. */
 typedef struct exchange_proposal {
     int peer; /**< its number, or EXCHANGE_NO_PEER */
     uint64_t version, life;
+    uint32_t following; /**< deltas that the same pull takes one after the other, as cod_slot_offered tells */
 } exchange_proposal;
 
 /** How a pull stands on a rank, in its present phase. */

@@ -102,15 +102,15 @@ static publisher *ask(file *t, const cod_slot_identity *expected)
     return who;
 }
 
-static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, bool *answered, uint64_t *version, uint64_t *life)
+static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                        const cod_slot_wanted *wanted, bool *answered, cod_slot_offered *offered)
 {
     file *t = enter(transport);
     publisher *who = &t->publishers[expected->group];
     cod_slot_header header;
     (void)world_rank;
     *answered = who->looked;
-    *version = *life = 0;
+    *offered = (cod_slot_offered){0};
     if (!who->looked)
         ask(t, expected);
     who->looked = false;
@@ -122,8 +122,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     if (status != COD_OK)
         return leave(t, status);
     who->newest = header.newest;
-    *version = cod_slot_offer(&header, held, after, at_most);
-    *life = cod_slot_life(&header, *version);
+    *offered = cod_slot_offer(&header, wanted);
     return leave(t, COD_OK);
 }
 

@@ -83,15 +83,15 @@ static cod_status get_header(rma *t, int world_rank, cod_room *to, cod_request *
     return cod_window_get_start(t->window, world_rank, 0, to->header, cod_slot_header_bytes(&t->layout), request);
 }
 
-static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, bool *answered, uint64_t *version, uint64_t *life)
+static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                        const cod_slot_wanted *wanted, bool *answered, cod_slot_offered *offered)
 {
     rma *t = (rma *)transport;
     publisher *who = &t->publishers[world_rank];
     cod_slot_header header;
     bool done, torn;
     *answered = false;
-    *version = *life = 0;
+    *offered = (cod_slot_offered){0};
     if (who->asked == NULL)
         COD_TRY(cod_room_create(0, &who->asked));
     if (who->asking == NULL)
@@ -103,8 +103,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     if (torn)
         return get_header(t, world_rank, who->asked, &who->asking);
     *answered = true;
-    *version = cod_slot_offer(&header, held, after, at_most);
-    *life = cod_slot_life(&header, *version);
+    *offered = cod_slot_offer(&header, wanted);
     return COD_OK;
 }
 

@@ -184,7 +184,20 @@ uint64_t cod_slot_newest(const cod_slot_header *header)
     return newest;
 }
 
-uint64_t cod_slot_offer(const cod_slot_header *header, uint64_t held, uint64_t after, uint64_t at_most)
+/** The delta that follows `version`, or NULL. */
+static const cod_slot_entry *find_next(const cod_slot_header *header, uint64_t version, uint64_t life,
+                                       const cod_slot_wanted *wanted)
+{
+    for (uint32_t i = 0; i < header->layout.slots; i++) {
+        const cod_slot_entry *entry = &header->entries[i];
+        if (entry->reference == version && entry->version - version == wanted->spacing && entry->life == life &&
+            entry->version <= wanted->at_most)
+            return entry;
+    }
+    return NULL;
+}
+
+cod_slot_offered cod_slot_offer(const cod_slot_header *header, const cod_slot_wanted *wanted)
 {
     uint64_t key = 0, delta = 0, oldest = UINT64_MAX;
     for (uint32_t i = 0; i < header->layout.slots; i++)
@@ -192,12 +205,21 @@ uint64_t cod_slot_offer(const cod_slot_header *header, uint64_t held, uint64_t a
             oldest = header->entries[i].version;
     for (uint32_t i = 0; i < header->layout.slots; i++) {
         const cod_slot_entry *entry = &header->entries[i];
-        if (entry->version <= after || entry->version <= held || (entry->version > at_most && oldest <= at_most))
+        if (entry->version <= wanted->after || entry->version <= wanted->held ||
+            (entry->version > wanted->at_most && oldest <= wanted->at_most))
             continue;
         if (entry->reference == 0)
             key = entry->version > key ? entry->version : key;
-        else if (entry->reference == held)
+        else if (entry->reference == wanted->held)
             delta = entry->version;
     }
-    return key != 0 ? key : delta;
+    cod_slot_offered out = {.version = key != 0 ? key : delta};
+    if (out.version == 0)
+        return out;
+    out.life = cod_slot_life(header, out.version);
+    const cod_slot_entry *next = find_next(header, out.version, out.life, wanted);
+    for (; next != NULL && out.following < header->layout.slots;
+         next = find_next(header, next->version, out.life, wanted))
+        out.following++;
+    return out;
 }

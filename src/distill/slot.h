@@ -134,14 +134,25 @@ uint64_t cod_slot_life(const cod_slot_header *header, uint64_t version);
 /** The newest readable version, or 0. */
 uint64_t cod_slot_newest(const cod_slot_header *header);
 
+/** What a reader looks for. */
+typedef struct cod_slot_wanted {
+    uint64_t held;    /**< its version; 0 = none */
+    uint64_t after;   /**< only versions after this one */
+    uint64_t at_most; /**< only versions up to this one, unless all are later */
+    uint64_t spacing; /**< from one version of a publisher to its next, where none is left out */
+} cod_slot_wanted;
+
+/** What it takes next. */
+typedef struct cod_slot_offered {
+    uint64_t version, life; /**< 0 = nothing */
+    uint32_t
+        following; /**< deltas of the same life behind that version, each against the one before, `spacing` apart */
+} cod_slot_offered;
+
 /**
- * What a reader that holds version `held` (0 = none) takes next: the newest key, else the delta against `held`. The
- * deltas lead from one to the next, so who has lost one waits for a key, key_every publications at most.
- *
- * @param after    only versions after this one
- * @param at_most  only versions up to this one, unless all are later
- * @return 0 = nothing
+ * The newest key, else the delta against what is held. The deltas lead from one to the next, so who has lost one waits
+ * for a key, key_every publications at most.
  */
-uint64_t cod_slot_offer(const cod_slot_header *header, uint64_t held, uint64_t after, uint64_t at_most);
+cod_slot_offered cod_slot_offer(const cod_slot_header *header, const cod_slot_wanted *wanted);
 
 #endif

@@ -41,11 +41,10 @@ typedef struct cod_transport_ops {
      * delays no question to another.
      *
      * @param[out] answered  the answer has come; the next call asks anew
-     * @param[out] version   cod_slot_offer() of the answer; 0 until it has come
-     * @param[out] life      of that version
+     * @param[out] offered   cod_slot_offer() of the answer; zeros until it has come
      */
-    cod_status (*offer)(cod_transport *transport, const cod_slot_identity *expected, int world_rank, uint64_t held,
-                        uint64_t after, uint64_t at_most, bool *answered, uint64_t *version, uint64_t *life);
+    cod_status (*offer)(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                        const cod_slot_wanted *wanted, bool *answered, cod_slot_offered *offered);
     /**
      * Starts pulling one version of a rank's shard.
      *

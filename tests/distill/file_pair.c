@@ -51,13 +51,22 @@ void pair_publish(cod_transport *t, uint64_t version)
     t->ops->oldest(t);
 }
 
-cod_status pair_offered(cod_transport *t, double patience_s, uint64_t *version)
+cod_status pair_offer(cod_transport *t, bool *answered, uint64_t *version)
 {
     const cod_slot_identity who = pair_identity(0, 1);
+    const cod_slot_wanted wanted = {.at_most = UINT64_MAX, .spacing = 1};
+    cod_slot_offered offered;
+    const cod_status status = t->ops->offer(t, &who, 0, &wanted, answered, &offered);
+    *version = offered.version;
+    return status;
+}
+
+cod_status pair_offered(cod_transport *t, double patience_s, uint64_t *version)
+{
     const double begin = cod_clock_s();
     cod_status status = COD_OK;
     for (*version = 0; status == COD_OK && *version == 0 && cod_clock_s() - begin < patience_s; usleep(1000))
-        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, version, &(uint64_t){0});
+        status = pair_offer(t, &(bool){0}, version);
     return status;
 }
 

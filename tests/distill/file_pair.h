@@ -18,6 +18,8 @@ cod_status pair_try_open(uint32_t group, uint64_t run, bool anew, const char *ke
 cod_transport *pair_open_one(uint32_t group, uint64_t run, bool anew);
 /** Publishes BYTES - version bytes, all `version`, and waits until they are there or given up. */
 void pair_publish(cod_transport *t, uint64_t version);
+/** Asks once, or looks for the answer. */
+cod_status pair_offer(cod_transport *t, bool *answered, uint64_t *version);
 /** Asks until something is offered or refused, or `patience_s` has passed. */
 cod_status pair_offered(cod_transport *t, double patience_s, uint64_t *version);
 cod_status pair_pulled(cod_transport *t, uint64_t version, cod_pull_state *state, cod_pulled *out);

@@ -55,13 +55,11 @@ static int64_t asked_at[RUN_MAX_GROUPS];
 static bool is_asked[RUN_MAX_GROUPS];
 
 static cod_status offer_and_note(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
-                                 uint64_t held, uint64_t after, uint64_t at_most, bool *answered, uint64_t *version,
-                                 uint64_t *life)
+                                 const cod_slot_wanted *wanted, bool *answered, cod_slot_offered *offered)
 {
     if (!is_asked[expected->group])
         asked_at[expected->group] = watched->step;
-    const cod_status status =
-        watched_ops->offer(transport, expected, world_rank, held, after, at_most, answered, version, life);
+    const cod_status status = watched_ops->offer(transport, expected, world_rank, wanted, answered, offered);
     is_asked[expected->group] = !*answered;
     return status;
 }

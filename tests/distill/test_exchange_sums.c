@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { RANKS = 3, PULLS = 2, FLAGS = 7 + 8 * PULLS, FIRST = 0, SECOND = 1, DELAY = 2 };
+enum { RANKS = 3, PULLS = 2, FLAGS = 7 + 9 * PULLS, FIRST = 0, SECOND = 1, DELAY = 2 };
 
 /** A group whose ranks are each alone on their nodes, so that they send each other what they pulled. */
 typedef struct group {
@@ -59,7 +59,8 @@ static exchange_decision decide(group *g, int place, int64_t step, exchange_prop
             *outcome = became;
         }
         assert_int_equal(mine, first);
-        assert_true(heard.peer == proposal->peer && heard.version == proposal->version && heard.life == proposal->life);
+        assert_true(heard.peer == proposal->peer && heard.version == proposal->version &&
+                    heard.life == proposal->life && heard.following == proposal->following);
         assert_true(became.lost == outcome->lost && became.refused == outcome->refused &&
                     became.bytes == outcome->bytes && became.published_ms == outcome->published_ms);
         assert_int_equal(g->ranks[r].pulls[place].phase, g->ranks[0].pulls[place].phase);
@@ -86,7 +87,7 @@ static void each_number_has_its_place(void **state)
     group g;
     double told[FLAGS + 1];
     open_group(&g);
-    g.ranks[0].pulls[SECOND].proposal = (exchange_proposal){.peer = 4, .version = 12, .life = 99};
+    g.ranks[0].pulls[SECOND].proposal = (exchange_proposal){.peer = 4, .version = 12, .life = 99, .following = 3};
     for (int r = 0; r < RANKS; r++) {
         g.publications[r] = (exchange_publication){
             .print = 300, .waiting = r > 0, .unfit = r != 1, .interval_passed = true, .left_out = 6};
@@ -107,6 +108,7 @@ static void each_number_has_its_place(void **state)
                                    0,
                                    0,
                                    0,
+                                   0,
                                    1,
                                    0,
                                    0,
@@ -115,6 +117,7 @@ static void each_number_has_its_place(void **state)
                                    r == 0 ? 5 : 0,
                                    r == 0 ? 12 : 0,
                                    r == 0 ? 99 : 0,
+                                   r == 0 ? 3 : 0,
                                    0,
                                    1,
                                    1,
@@ -159,11 +162,11 @@ static void a_proposal_is_heard_once_by_all(void **state)
     exchange_outcome outcome;
     open_group(&g);
     assert_int_equal(decide(&g, SECOND, 10, &proposal, &outcome), EXCHANGE_GO_ON);
-    g.ranks[0].pulls[SECOND].proposal = (exchange_proposal){.peer = 0, .version = 7, .life = 3};
+    g.ranks[0].pulls[SECOND].proposal = (exchange_proposal){.peer = 0, .version = 7, .life = 3, .following = 2};
     g.ranks[1].pulls[SECOND].proposal = (exchange_proposal){.peer = 5, .version = 9}; /* it is not this rank's to say */
     assert_int_equal(decide(&g, FIRST, 11, &proposal, &outcome), EXCHANGE_GO_ON);
     assert_int_equal(decide(&g, SECOND, 11, &proposal, &outcome), EXCHANGE_BEGIN);
-    assert_true(proposal.peer == 0 && proposal.version == 7 && proposal.life == 3);
+    assert_true(proposal.peer == 0 && proposal.version == 7 && proposal.life == 3 && proposal.following == 2);
     /* The phase is the exchange's to begin, where the version is of use; it is not proposed again. */
     assert_true(all_are(&g, SECOND, EXCHANGE_IDLE) && g.ranks[0].pulls[SECOND].proposal.peer == EXCHANGE_NO_PEER);
     assert_int_equal(decide(&g, SECOND, 12, &proposal, &outcome), EXCHANGE_GO_ON);

@@ -189,11 +189,10 @@ static void publish_for_ever(uint64_t version)
 /** Asks until a version above `newest` is offered, or some seconds have passed. */
 static uint64_t await_newer(cod_transport *reader, uint64_t newest)
 {
-    const cod_slot_identity who = pair_identity(0, 1);
     const double begin = cod_clock_s();
     uint64_t version = 0;
     while (version <= newest && cod_clock_s() - begin < PATIENCE_S) {
-        assert_ok(reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, &version, &(uint64_t){0}));
+        assert_ok(pair_offer(reader, &(bool){0}, &version));
         usleep(500);
     }
     return version;
@@ -258,9 +257,8 @@ static void an_older_header_is_refused(void **state)
     pair_publish(publisher, 5);
     assert_int_equal(await_newer(reader, 4), 5);
     put_header(old, bytes);
-    const cod_slot_identity who = pair_identity(0, 1);
     for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, &version, &(uint64_t){0});
+        status = pair_offer(reader, &(bool){0}, &version);
     assert_fails(COD_ERR_FORMAT, "its newest version was 5, not 3", status);
     assert_int_equal(version, 0);
     cod_pull_state how;
@@ -270,7 +268,7 @@ static void an_older_header_is_refused(void **state)
     bool answered = false;
     for (const double begin = cod_clock_s(); !(answered && status == COD_OK) && cod_clock_s() - begin < PATIENCE_S;
          usleep(1000))
-        status = reader->ops->offer(reader, &who, 0, 0, 0, UINT64_MAX, &answered, &version, &(uint64_t){0});
+        status = pair_offer(reader, &answered, &version);
     assert_ok(status);
     assert_int_equal(version, 6);
     assert_ok(publisher->ops->destroy(publisher));
@@ -382,11 +380,10 @@ static void folders_are_for_their_owner_alone(void **state)
 /** Asks until what is there now is refused, or some seconds have passed. */
 static cod_status refused_at_last(cod_transport *t)
 {
-    const cod_slot_identity who = pair_identity(0, 1);
     uint64_t version;
     cod_status status = COD_OK;
     for (const double begin = cod_clock_s(); status == COD_OK && cod_clock_s() - begin < PATIENCE_S; usleep(1000))
-        status = t->ops->offer(t, &who, 0, 0, 0, UINT64_MAX, &(bool){0}, &version, &(uint64_t){0});
+        status = pair_offer(t, &(bool){0}, &version);
     return status;
 }
 

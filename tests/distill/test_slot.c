@@ -68,6 +68,53 @@ static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)
     free(memory);
 }
 
+static cod_slot_header holding(const cod_slot_entry *entries, uint32_t count)
+{
+    cod_slot_header header = {.layout = {.slots = COD_SLOT_MAX}};
+    memcpy(header.entries, entries, count * sizeof *entries);
+    return header;
+}
+
+static void deltas_that_follow_each_other_are_offered_together(void **state)
+{
+    (void)state;
+    /* In the order of slots, not of versions: a key, and deltas of which one is of another life and one left out. */
+    const cod_slot_entry entries[] = {
+        {.version = 7, .life = 3, .reference = 6}, {.version = 4, .life = 3},
+        {.version = 6, .life = 3, .reference = 5}, {.version = 5, .life = 3, .reference = 4},
+        {.version = 8, .life = 9, .reference = 7}, {.version = 9, .life = 9, .reference = 8},
+        {.version = 11, .life = 9, .reference = 9}};
+    const cod_slot_header header = holding(entries, 7);
+    const struct {
+        uint64_t held, at_most, spacing, version, life;
+        uint32_t following;
+    } cases[] = {{0, UINT64_MAX, 1, 4, 3, 3},                               /* the key, and deltas up to another life */
+                 {4, UINT64_MAX, 1, 5, 3, 2},  {7, UINT64_MAX, 1, 8, 9, 1}, /* version 10 was left out */
+                 {9, UINT64_MAX, 1, 11, 9, 0}, {4, 6, 1, 5, 3, 1},          /* the newest of use is 6 */
+                 {4, UINT64_MAX, 2, 5, 3, 0},  {11, UINT64_MAX, 1, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const cod_slot_wanted wanted = {
+            .held = cases[i].held, .at_most = cases[i].at_most, .spacing = cases[i].spacing};
+        const cod_slot_offered offered = cod_slot_offer(&header, &wanted);
+        assert_int_equal(offered.version, cases[i].version);
+        assert_int_equal(offered.life, cases[i].life);
+        assert_int_equal(offered.following, cases[i].following);
+    }
+}
+
+/** A header may say anything. */
+static void a_delta_against_itself_is_not_followed_for_ever(void **state)
+{
+    (void)state;
+    const cod_slot_entry entry = {.version = 5, .reference = 5};
+    const cod_slot_header header = holding(&entry, 1);
+    const cod_slot_wanted wanted = {.held = 4, .at_most = UINT64_MAX, .spacing = 0};
+    assert_int_equal(cod_slot_offer(&header, &wanted).version, 0);
+    const cod_slot_entry key_and_entry[] = {{.version = 5}, entry};
+    const cod_slot_header more = holding(key_and_entry, 2);
+    assert_int_equal(cod_slot_offer(&more, &wanted).following, COD_SLOT_MAX);
+}
+
 static void *publish_all(void *context)
 {
     for (uint64_t version = 1; version <= VERSIONS; version++)
@@ -128,6 +175,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_reader_keeps_its_slot_until_it_is_reopened),
+        cmocka_unit_test(deltas_that_follow_each_other_are_offered_together),
+        cmocka_unit_test(a_delta_against_itself_is_not_followed_for_ever),
         cmocka_unit_test(a_torn_read_is_never_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,7 +152,9 @@ static void read_header(const uint8_t *input, unsigned char *data, size_t bytes)
         const cod_slot_entry *entry = &header.entries[i];
         FUZZ_DEMAND(entry->version == 0 || (i < fuzz_layout.slots && entry->bytes <= fuzz_layout.slot_bytes));
     }
-    const uint64_t held = input[1], after = input[2], version = cod_slot_offer(&header, held, after, UINT64_MAX);
+    const uint64_t held = input[1], after = input[2];
+    const cod_slot_wanted wanted = {.held = held, .after = after, .at_most = UINT64_MAX, .spacing = input[0] >> 6};
+    const uint64_t version = cod_slot_offer(&header, &wanted).version;
     FUZZ_DEMAND(version == 0 || (version > held && version > after && cod_slot_find(&header, version) >= 0));
 }
 

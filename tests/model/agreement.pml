@@ -20,15 +20,16 @@
 
 /* The same on all ranks, who act alike: of each pull. */
 byte phase[PULLS], since[PULLS], version[PULLS], held[PULLS];
+byte last[PULLS]; /* of the versions that were proposed together */
 
 /* Each rank's own. */
 bool done[PULLS * RANKS], lost[PULLS * RANKS];
 
 /* The first rank's: what it proposes, 0 = nothing; and the newest that it has seen of the pull's peer. */
-byte proposed[PULLS], newest[PULLS];
+byte proposed[PULLS], proposed_last[PULLS], newest[PULLS];
 
 /* What was said in the last two steps, summed over the ranks. */
-byte said_done[DELAY * PULLS], said_lost[DELAY * PULLS], said_version[DELAY * PULLS];
+byte said_done[DELAY * PULLS], said_lost[DELAY * PULLS], said_version[DELAY * PULLS], said_last[DELAY * PULLS];
 
 byte step;
 
@@ -58,6 +59,14 @@ inline begin_phase(pull, next)
     done[OF(pull, 1)] = false
 }
 
+inline begin_version(pull, next)
+{
+    version[pull] = next;
+    begin_phase(pull, PULLING);
+    lost[OF(pull, 0)] = false;
+    lost[OF(pull, 1)] = false
+}
+
 inline act(pull)
 {
     at = SAID((step % DELAY), HEARD(pull));
@@ -68,10 +77,8 @@ inline act(pull)
             proposed[pull] = 0;
             if
             :: said_version[at] > held[pull] ->
-                version[pull] = said_version[at];
-                begin_phase(pull, PULLING);
-                lost[OF(pull, 0)] = false;
-                lost[OF(pull, 1)] = false
+                last[pull] = said_last[at];
+                begin_version(pull, said_version[at])
             :: else
             fi
         :: else
@@ -93,7 +100,22 @@ inline act(pull)
 #ifdef IS_REACHED
                 assert(false); /* not a variant that is broken: it shows that versions are taken over at all */
 #endif
-                phase[pull] = IDLE
+                if
+                :: version[pull] < last[pull] ->
+#ifdef FOLLOWING_IS_REACHED
+                    assert(false); /* nor this one: deltas are taken one after the other */
+#endif
+#ifdef NEXT_HEARS_THE_LAST
+                    since[pull] = step - DELAY;
+                    version[pull] = version[pull] + 1;
+                    phase[pull] = PULLING;
+                    done[OF(pull, 0)] = false;
+                    done[OF(pull, 1)] = false
+#else
+                    begin_version(pull, version[pull] + 1)
+#endif
+                :: else -> phase[pull] = IDLE
+                fi
             fi
         :: else
         fi
@@ -119,10 +141,16 @@ inline look(pull)
 {
     if
     :: newest[pull] < VERSIONS -> newest[pull] = newest[pull] + 1
+    :: newest[pull] == 0 -> newest[pull] = VERSIONS /* the first look is late */
     :: skip
     fi;
     if
-    :: phase[pull] == IDLE && proposed[pull] == 0 && newest[pull] > held[pull] -> proposed[pull] = newest[pull]
+    :: phase[pull] == IDLE && proposed[pull] == 0 && newest[pull] > held[pull] ->
+        proposed_last[pull] = newest[pull];
+        if
+        :: proposed[pull] = newest[pull]   /* a key */
+        :: proposed[pull] = held[pull] + 1 /* a delta, and those behind it */
+        fi
     :: else
     fi
 }
@@ -132,7 +160,8 @@ inline say(pull)
     at = SAID((step % DELAY), pull);
     said_done[at] = done[OF(pull, 0)] + done[OF(pull, 1)];
     said_lost[at] = lost[OF(pull, 0)] + lost[OF(pull, 1)];
-    said_version[at] = proposed[pull]
+    said_version[at] = proposed[pull];
+    said_last[at] = proposed_last[pull]
 }
 
 active proctype group()

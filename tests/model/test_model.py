@@ -41,6 +41,8 @@ RUNS = [
     ("deltas", "ANY_DELTA", STUCK, False),
     ("agreement", "", None, False),
     ("agreement", "IS_REACHED", TAKEN, False),
+    ("agreement", "FOLLOWING_IS_REACHED", TAKEN, False),
+    ("agreement", "NEXT_HEARS_THE_LAST", NOT_ALL_DONE, False),
     ("agreement", "NO_PHASE_CHECK", NOT_ALL_DONE, False),
     ("agreement", "FLAGS_OF_ANOTHER_PULL", NOT_ALL_DONE, False),
     ("agreement", "DISTURBS_A_GATHER", LEFT_ALONE, False),

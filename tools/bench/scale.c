@@ -40,7 +40,7 @@ static const char help[] =
     "  --seed N           of paces and draws of peers (1)\n"
     "  --costs LIST       ns a weight of copying, encoding, mirroring, decoding, merging, in place of measuring them\n"
     "  --ratios LIST      f32 bytes over those of a key, of a delta (as measured)\n"
-    "  --deltas N         versions of a peer in one pull at most; the exchange takes 1 (1)\n"
+    "  --deltas N         versions of a peer in one pull at most; the exchange takes all that slots hold (16)\n"
     "  --json             one object\n"
     "  --help\n\n"
     "used: part of the peers' publications that was taken over; stale: own steps since the version that is held, "
@@ -146,7 +146,7 @@ static cod_status read_peers(scale *s, const char *text, cod_arena *arena)
 static int read_numbers(const char *command, const texts *t, scale *s)
 {
     double single, costs[COSTS], ratios[2];
-    long publications = 20, seed = 1, deltas = 1, cores = 0;
+    long publications = 20, seed = 1, deltas = COD_SLOT_MAX, cores = 0;
     s->layout_count = read_layouts(t->layouts, s->layouts);
     if (s->layout_count == 0)
         return cod_cmd_usage(command,
@@ -348,7 +348,7 @@ static void write_row(cod_json *json, const point *p)
                    {"pulls", r->sizes.pulls},
                    {"publications", (double)r->publications},
                    {"taken", (double)r->taken},
-                   {"passed", (double)r->passed},
+                   {"followed", (double)r->followed},
                    {"lost", (double)r->lost},
                    {"merged", r->merged},
                    {"strength", r->strength},

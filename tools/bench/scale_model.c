@@ -118,7 +118,7 @@ static void tell(const model *m, group *g, double now)
     g->interval[at] = 1e3 * (now - g->published_s) >= m->options->min_interval_ms;
     for (int k = 0; k < m->pull_count; k++) {
         pull *p = &g->pulls[k];
-        p->told[at] = (told){p->proposed, p->proposed_version, p->proposed_last, p->done, p->lost};
+        p->told[at] = (told){p->proposed, p->proposed_version, p->proposed_following, p->done, p->lost};
     }
 }
 
@@ -186,7 +186,6 @@ static cod_status run(model *m, double *seconds)
             p->moving = false;
             p->ready_s = at + 2 * m->setting->latency_s;
             cod_scale_links_end_next(m->links);
-            scale_pull_follow(m, &m->groups[flow / COD_EXCHANGE_PULLS_MOST], p, at);
         }
         m->now_s = now;
         m->core_s = g->ends_s;
@@ -320,7 +319,7 @@ static void read_result(const model *m, double seconds, cod_scale_result *out)
     *out = (cod_scale_result){.sizes = m->sizes,
                               .publications = s->steps / m->options->period,
                               .taken = m->taken,
-                              .passed = m->passed,
+                              .followed = m->followed,
                               .lost = m->lost,
                               .merged = (double)m->merged / (pairs * (double)(s->steps / m->options->period)),
                               .strength = m->strength / (pairs * (double)(s->steps / m->options->period)),

@@ -27,7 +27,7 @@ typedef struct cod_scale_setting {
     int groups, ranks;                    /**< ranks of each group */
     bool once; /**< ranks of a group run on one node and compute on its processors: they hold values together */
     uint64_t weights;
-    int64_t deltas; /**< versions of a peer in one pull at most; 1 or 0 = what is built */
+    int64_t deltas; /**< versions of a peer in one pull at most; 0 = all that its slots hold, as the exchange does */
     int64_t steps;
     const double *step_s; /**< [groups][steps] what each step of a rank computes, the exchange aside */
     int cores;            /**< that the ranks of all groups share; 0 = each has one */
@@ -41,8 +41,8 @@ typedef struct cod_scale_setting {
 typedef struct cod_scale_result {
     cod_exchange_sizes sizes; /**< of group 0 */
     int64_t publications;     /**< of a group */
-    /** Versions that all groups took over; that came on the way to one that they took over; that they gave up. */
-    uint64_t taken, passed, lost;
+    /** Versions that all groups took over; that they began behind another in the same pull; that they gave up. */
+    uint64_t taken, followed, lost;
     /** Part of the peers' publications that was taken over, without the last two: the run ends before their turn. */
     double used;
     double merged;   /**< part of the peers' publications that was merged */

@@ -24,21 +24,23 @@ typedef struct peer {
 /** What was told of a pull in one step. */
 typedef struct told {
     int proposed;
-    uint64_t version, last;
+    uint64_t version;
+    uint32_t following;
     bool done, lost;
 } told;
 
 typedef struct pull {
     int turn, proposed;
-    uint64_t proposed_version, proposed_last;
+    uint64_t proposed_version;
+    uint32_t proposed_following;
     phase phase;
     int64_t since;
     bool look, done, lost;
     uint64_t begun; /**< pulls so far */
     peer *peer;
     uint64_t version, sequence; /**< whose bytes are under way */
-    uint64_t last, complete;    /**< of a chain of deltas; the newest whose bytes are here, 0 = none is */
-    int passed;                 /**< versions before that */
+    uint32_t following;         /**< deltas that the pull takes after it */
+    int64_t decoded_from;       /**< after this step */
     transfer transfer;
     bool moving; /**< its bytes are under way */
     double ready_s;
@@ -79,14 +81,12 @@ typedef struct model {
     int64_t computing;    /**< ranks of groups that have steps left */
     unsigned char *windows;
     uint64_t *staleness; /**< [steps + 1] how often */
-    uint64_t samples, taken, usable, passed, lost, merged;
+    uint64_t samples, taken, usable, followed, lost, merged;
     double shared_bytes, strength;
 } model;
 
 /** What a group does of a pull at the end of a step. */
 void scale_pull_move(model *m, group *g, pull *p, int64_t done, double now);
-/** The bytes of a version have come: those of the next in its chain follow. */
-void scale_pull_follow(model *m, const group *g, pull *p, double now);
 /** What was told of a pull two steps ago acts. */
 void scale_pull_act(model *m, group *g, pull *p, int64_t step, double now);
 

@@ -15,34 +15,12 @@ static size_t flow_of(const model *m, const group *g, const pull *p)
     return (size_t)((g - m->groups) * COD_EXCHANGE_PULLS_MOST + (p - g->pulls));
 }
 
-/** The slot of the delta that is against `reference`; -1 = there is none. */
-static int find_delta(const cod_slot_header *header, uint64_t reference)
-{
-    for (uint32_t i = 0; i < header->layout.slots; i++)
-        if (header->entries[i].version != 0 && header->entries[i].reference == reference)
-            return (int)i;
-    return -1;
-}
-
 static void ask(const model *m, const pull *p, peer *of, double now)
 {
     of->asked = true;
     of->asked_before = p->begun;
     of->answer_s = now + 2 * m->setting->latency_s;
     of->answer = m->groups[of->group].first.header;
-}
-
-/** The last of the deltas that follow each other from `first` on, of so many at most. */
-static uint64_t chain_end(const cod_slot_header *header, uint64_t first, uint64_t at_most, int64_t most)
-{
-    uint64_t last = first;
-    for (int64_t n = 1; n < most; n++) {
-        const int slot = find_delta(header, last);
-        if (slot < 0 || header->entries[slot].version > at_most)
-            break;
-        last = header->entries[slot].version;
-    }
-    return last;
 }
 
 static void look_at(const model *m, const group *g, pull *p, peer *of, bool asking, double now)
@@ -53,14 +31,16 @@ static void look_at(const model *m, const group *g, pull *p, peer *of, bool aski
     } else if (of->asked && now >= of->answer_s && of->asked_before != p->begun) {
         ask(m, p, of, now); /* the answer is old */
     } else if (of->asked && now >= of->answer_s) {
-        const uint64_t at_most = merges ? g->newest_own + 1 : UINT64_MAX,
-                       version = cod_slot_offer(&of->answer, of->held, 0, at_most);
+        const cod_slot_wanted wanted = {
+            .held = of->held, .at_most = merges ? g->newest_own + 1 : UINT64_MAX, .spacing = 1};
+        const cod_slot_offered offered = cod_slot_offer(&of->answer, &wanted);
+        const uint32_t most = (uint32_t)m->setting->deltas - 1;
         of->asked = false;
-        if (version <= of->held)
+        if (offered.version <= of->held)
             return;
         p->proposed = (int)(of - g->peers);
-        p->proposed_version = version;
-        p->proposed_last = chain_end(&of->answer, version, at_most, m->setting->deltas);
+        p->proposed_version = offered.version;
+        p->proposed_following = offered.following < most ? offered.following : most;
     }
 }
 
@@ -84,16 +64,17 @@ static void ask_header(const model *m, pull *p, double now)
     p->ready_s = now + 2 * m->setting->latency_s;
 }
 
-static void start_pull(const model *m, pull *p, peer *of, const told *heard, int64_t step, double now)
+/** @param rest  steps before it is decoded */
+static void start_pull(const model *m, pull *p, peer *of, uint64_t version, uint32_t following, int64_t rest,
+                       int64_t step, double now)
 {
     p->phase = PULLING;
     p->begun++;
     p->since = step;
     p->peer = of;
-    p->version = heard->version;
-    p->last = heard->last;
-    p->complete = 0;
-    p->passed = 0;
+    p->version = version;
+    p->following = following;
+    p->decoded_from = step + rest;
     p->done = p->lost = false;
     p->chunks_left = 0;
     p->polled_s = now;
@@ -117,38 +98,6 @@ static void start_bytes(model *m, const group *g, pull *p, const cod_slot_entry 
         cod_scale_links_note(m->links, reader, bytes, now);
 }
 
-/** The bytes of p->version are here, and were not overwritten. */
-static void complete(const model *m, pull *p)
-{
-    p->passed += p->complete > 0;
-    p->complete = p->version;
-    p->chunks_left += m->shard_chunks;
-}
-
-/** A chain ends before a version that is no longer there. */
-static void end_chain(pull *p)
-{
-    p->lost = p->complete == 0;
-    p->transfer = HERE;
-}
-
-void scale_pull_follow(model *m, const group *g, pull *p, double now)
-{
-    const cod_slot_header *header = &m->groups[p->peer->group].last.header;
-    while (p->transfer == DATA && !p->moving && p->version < p->last) {
-        const int slot = cod_slot_find(header, p->version), next = find_delta(header, p->version);
-        const bool whole = slot >= 0 && header->entries[slot].sequence == p->sequence;
-        if (whole)
-            complete(m, p);
-        if (!whole || next < 0) {
-            end_chain(p);
-            return;
-        }
-        p->version = header->entries[next].version;
-        start_bytes(m, g, p, &header->entries[next], now);
-    }
-}
-
 /** As far as it goes at once. */
 static void move_bytes(model *m, const group *g, pull *p, double now)
 {
@@ -156,16 +105,15 @@ static void move_bytes(model *m, const group *g, pull *p, double now)
     while (p->transfer != HERE && !p->lost && !p->moving && now >= p->ready_s) {
         const int slot = cod_slot_find(header, p->version);
         if (p->transfer == SEQUENCE) {
-            if (slot >= 0 && header->entries[slot].sequence == p->sequence)
-                complete(m, p);
-            end_chain(p);
+            p->lost = slot < 0 || header->entries[slot].sequence != p->sequence;
+            p->transfer = HERE;
+            p->chunks_left = m->shard_chunks;
         } else if (p->transfer == DATA) {
             p->transfer = SEQUENCE;
             p->ready_s = now + 2 * m->setting->latency_s;
         } else if (slot >= 0) {
             p->idle_s = 0;
             start_bytes(m, g, p, &header->entries[slot], now);
-            scale_pull_follow(m, g, p, now);
         } else if (cod_slot_newest(header) > p->version) {
             p->lost = true;
         } else { /* not there yet: asked for again */
@@ -193,10 +141,10 @@ void scale_pull_move(model *m, group *g, pull *p, int64_t done, double now)
     if (p->phase != PULLING || p->done || p->lost)
         return;
     move_bytes(m, g, p, now);
-    if (p->complete > 0) {
+    if (p->transfer == HERE && !p->lost && done > p->decoded_from) {
         const uint64_t chunks = m->decoded_a_step < p->chunks_left ? m->decoded_a_step : p->chunks_left;
         p->chunks_left -= chunks;
-        p->done = p->chunks_left == 0 && p->transfer == HERE;
+        p->done = p->chunks_left == 0;
         g->cost_s += s->costs.decode * (double)s->weights * (double)chunks / (double)m->shard_chunks / s->ranks;
     }
     note_wait(m, p, now);
@@ -217,14 +165,14 @@ static void note_merge(model *m, const group *g, peer *of)
     m->strength += cod_merge_alpha(late > 0 ? late / m->options->period : 0);
 }
 
-static void take_over(model *m, group *g, pull *p)
+static void take_over(model *m, group *g, pull *p, int64_t step, double now)
 {
+    enum { REST_STEPS = 2 }; /* as src/distill has them */
     const cod_scale_setting *s = m->setting;
     const double weights = (double)s->weights, from_others = m->once ? 0 : weights * (s->ranks - 1) / s->ranks;
-    p->peer->held = p->complete;
+    p->peer->held = p->version;
     m->taken++;
-    m->passed += (uint64_t)p->passed;
-    m->usable += (int64_t)p->complete + 2 <= s->steps / m->options->period;
+    m->usable += (int64_t)p->version + 2 <= s->steps / m->options->period;
     m->shared_bytes += 4 * from_others;
     g->cost_s += s->costs.copy * from_others;
     if (m->options->merge != COD_MERGE_NONE)
@@ -232,6 +180,10 @@ static void take_over(model *m, group *g, pull *p)
     note_merge(m, g, p->peer);
     p->phase = IDLE;
     p->look = true;
+    if (p->following == 0)
+        return;
+    m->followed++;
+    start_pull(m, p, p->peer, p->version + 1, p->following - 1, REST_STEPS, step, now);
 }
 
 static void give_up(model *m, const group *g, pull *p, double now)
@@ -251,7 +203,7 @@ void scale_pull_act(model *m, group *g, pull *p, int64_t step, double now)
             return;
         p->proposed = NO_PEER;
         if (heard.version > g->peers[heard.proposed].held)
-            start_pull(m, p, &g->peers[heard.proposed], &heard, step, now);
+            start_pull(m, p, &g->peers[heard.proposed], heard.version, heard.following, 0, step, now);
         return;
     }
     if (step - AGREEMENT_DELAY < p->since)
@@ -263,6 +215,6 @@ void scale_pull_act(model *m, group *g, pull *p, int64_t step, double now)
         p->since = step;
         p->done = false;
     } else if (heard.done) {
-        take_over(m, g, p);
+        take_over(m, g, p, step, now);
     }
 }
