@@ -62,15 +62,25 @@ static __device__ __forceinline__ void multiply_tile(const conv3_work &work, flo
 #pragma unroll
             for (int j = 0; j < NT / 2; j++)
                 load_matrix4(fragment_b[j], b + j * 16 * weight_pitch + (tap * channels + step * 16) * 2);
+#if WARP_OLDER /* prepares them once; where there is nothing to prepare, the array would cost sm_80 registers */
+            mma_columns columns[NT];
+#pragma unroll
+            for (int j = 0; j < NT; j++)
+                columns[j] = mma_columns_of(fragment_b[j / 2][j % 2 * 2], fragment_b[j / 2][j % 2 * 2 + 1]);
+#endif
 #pragma unroll
             for (int i = 0; i < MT; i++) {
                 uint32_t fragment_a[4];
                 load_matrix4(fragment_a, from + a[i] + step * 32);
+                const mma_rows rows = mma_rows_of(fragment_a);
 #pragma unroll
-                for (int j = 0; j < NT; j++) {
-                    const uint32_t two[2] = {fragment_b[j / 2][j % 2 * 2], fragment_b[j / 2][j % 2 * 2 + 1]};
-                    mma_bf16(sums[i][j], fragment_a, two);
-                }
+                for (int j = 0; j < NT; j++)
+#if WARP_OLDER
+                    mma_bf16(sums[i][j], rows, columns[j]);
+#else
+                    mma_bf16(sums[i][j], rows,
+                             mma_columns_of(fragment_b[j / 2][j % 2 * 2], fragment_b[j / 2][j % 2 * 2 + 1]));
+#endif
             }
         }
     }

@@ -100,16 +100,18 @@ static __device__ __forceinline__ void multiply_pixels(float (&sums)[MT][NT][4],
                                     stage_x + (pixel_b * (COLUMNS / 8) +
                                                turned<COLUMNS / 8>(warp_column / 8 + j * 2 + lane / 16, pixel_b)) *
                                                   CONV_PIECE);
+        mma_columns columns[NT];
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+            columns[j] = mma_columns_of(b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
 #pragma unroll
         for (int i = 0; i < MT; i++) {
+            const mma_rows rows = mma_rows_of(a[i]);
 #pragma unroll
-            for (int j = 0; j < NT; j++) {
-                const uint32_t two[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-                mma_bf16(sums[i][j], a[i], two);
-            }
-            const uint32_t one[2] = {0x3F803F80u, 0x3F803F80u};
+            for (int j = 0; j < NT; j++)
+                mma_bf16(sums[i][j], rows, columns[j]);
             if (i == ones_of)
-                mma_bf16(ones, a[i], one);
+                mma_bf16(ones, rows, mma_columns_of(0x3F803F80u, 0x3F803F80u));
         }
     }
 }

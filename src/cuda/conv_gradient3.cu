@@ -90,15 +90,16 @@ static __device__ __forceinline__ void multiply_stage(const conv_gradient3 &g, f
                              lane / 8 % 2 * CONV_PIECE;
 #pragma unroll 1
     for (int pixel = 0; pixel < g.tile.rows * g.tile.columns; pixel += STEP_PIXELS) {
-        uint32_t a[2][MT][4];
+        mma_rows a[2][MT];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
 #pragma unroll
             for (int i = 0; i < MT; i++) {
-                load_matrix4_transposed(a[half][i], y + (pixel + half * 16) * PITCH + i * 2 * CONV_PIECE);
-                const uint32_t one[2] = {0x3F803F80u, 0x3F803F80u};
+                uint32_t rows[4];
+                load_matrix4_transposed(rows, y + (pixel + half * 16) * PITCH + i * 2 * CONV_PIECE);
+                a[half][i] = mma_rows_of(rows);
                 if (i == ones_of)
-                    mma_bf16(ones, a[half][i], one);
+                    mma_bf16(ones, a[half][i], mma_columns_of(0x3F803F80u, 0x3F803F80u));
             }
         }
 #pragma unroll
@@ -107,10 +108,10 @@ static __device__ __forceinline__ void multiply_stage(const conv_gradient3 &g, f
             load_matrix4_transposed(b, x + ((row + tap / SIDE) * wide + group * GROUP + tap % SIDE) * PITCH);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const uint32_t two[2] = {b[half * 2], b[half * 2 + 1]};
+                const mma_columns columns = mma_columns_of(b[half * 2], b[half * 2 + 1]);
 #pragma unroll
                 for (int i = 0; i < MT; i++)
-                    mma_bf16(sums[tap][i], a[half][i], two);
+                    mma_bf16(sums[tap][i], a[half][i], columns);
             }
         }
         row += step_rows;

@@ -18,14 +18,36 @@ template <> struct sum_of<int8_t> {
     typedef int32_t type;
 };
 
-static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+/** Adds the products of all rows with all columns, of which two fragments lie in four words. */
+template <int MT, int NT>
+static __device__ __forceinline__ void multiply(float (&sums)[MT][NT][4], const uint32_t (&a)[MT][4],
+                                                const uint32_t (&b)[NT / 2][4])
 {
-    mma_bf16(d, a, b);
+    mma_columns columns[NT];
+#pragma unroll
+    for (int j = 0; j < NT; j++)
+        columns[j] = mma_columns_of(b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+        const mma_rows rows = mma_rows_of(a[i]);
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+            mma_bf16(sums[i][j], rows, columns[j]);
+    }
 }
 
-static __device__ __forceinline__ void multiply(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+template <int MT, int NT>
+static __device__ __forceinline__ void multiply(int32_t (&sums)[MT][NT][4], const uint32_t (&a)[MT][4],
+                                                const uint32_t (&b)[NT / 2][4])
 {
-    mma_s8(d, a, b);
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+#pragma unroll
+        for (int j = 0; j < NT; j++) {
+            const uint32_t two[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
+            mma_s8(sums[i][j], a[i], two);
+        }
+    }
 }
 
 /** A thread copies one piece of every STEP-th row of a chunk; `target`: where that of its first row lies in a stage. */
@@ -98,14 +120,7 @@ static __device__ __forceinline__ void multiply_chunk(S (&sums)[MT][NT][4], cons
 #pragma unroll
         for (int i = 0; i < MT; i++)
             load_matrix4(a[i], rows + i * 16 * CONV_CHUNK + ((step * 2 + lane / 16) ^ (lane % 8)) * CONV_PIECE);
-#pragma unroll
-        for (int i = 0; i < MT; i++) {
-#pragma unroll
-            for (int j = 0; j < NT; j++) {
-                const uint32_t two[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-                multiply(sums[i][j], a[i], two);
-            }
-        }
+        multiply<MT, NT>(sums, a, b);
     }
 }
 

@@ -144,13 +144,16 @@ multiply_columns(float (&sums)[TILES][NT][4], const narrow_gather &p, const gath
 #pragma unroll
         for (int j = 0; j < (NT + 1) / 2; j++)
             load_matrix4(b[j], rows[j] + (FIRST + 2 * k) * p.slices * NARROW_SLICE * 2);
+        mma_columns columns[NT];
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+            columns[n] = mma_columns_of(b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
+            const mma_rows pair = mma_rows_of(pairs[i + k]);
 #pragma unroll
-            for (int n = 0; n < NT; n++) {
-                const uint32_t two[2] = {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]};
-                mma_bf16(sums[i][n], pairs[i + k], two);
-            }
+            for (int n = 0; n < NT; n++)
+                mma_bf16(sums[i][n], pair, columns[n]);
         }
     }
 }

@@ -83,7 +83,7 @@ static __device__ __forceinline__ void start_row(const narrow_gradient &p, const
 /** What a warp has in registers: a product for each row of the kernel, the last rows of `wide`, and sums of pixels for db. */
 template <int R, int NT> struct gradient_state {
     float sums[R][NT][4], ones[4];
-    uint32_t rows[R][4];
+    mma_rows rows[R];
 };
 
 /** Adds the products of line j, whose place in the unit is `line`, with the rows line - r that there are. */
@@ -92,15 +92,13 @@ static __device__ __forceinline__ void multiply_line(gradient_state<R, NT> &stat
                                                      const uint32_t *planes, int line, int turn, int rows,
                                                      bool count_narrow)
 {
-    uint32_t b[NT][2];
+    mma_columns b[NT];
 #pragma unroll
-    for (int n = 0; n < NT; n++) {
-        b[n][0] = planes[line * LINE + words[n]];
-        b[n][1] = planes[line * LINE + words[n] + 4];
-    }
+    for (int n = 0; n < NT; n++)
+        b[n] = mma_columns_of(planes[line * LINE + words[n]], planes[line * LINE + words[n] + 4]);
     if (count_narrow) {
         const uint32_t one[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-        mma_bf16(state.ones, one, b[0]);
+        mma_bf16(state.ones, mma_rows_of(one), b[0]);
     }
     if (line >= R - 1 && line < rows) { /* all of them: no question for each */
 #pragma unroll
@@ -134,11 +132,11 @@ add_unit(gradient_state<R, NT> &state, const narrow_gradient &p, const narrow_un
             warp_sync();
             start_row(p, unit, copy, line + RING - 1);
             if (line < unit.rows) {
-                load_matrix4_transposed(state.rows[turn], fragments + line % RING * ROW * 16);
-                if (bias == NARROW_BIAS_OF_WIDE) {
-                    const uint32_t one[2] = {0x3F803F80u, 0x3F803F80u};
-                    mma_bf16(state.ones, state.rows[turn], one);
-                }
+                uint32_t rows[4];
+                load_matrix4_transposed(rows, fragments + line % RING * ROW * 16);
+                state.rows[turn] = mma_rows_of(rows);
+                if (bias == NARROW_BIAS_OF_WIDE)
+                    mma_bf16(state.ones, state.rows[turn], mma_columns_of(0x3F803F80u, 0x3F803F80u));
             }
             if ((unsigned)(first + line) >= (unsigned)p.narrow.h)
                 continue;

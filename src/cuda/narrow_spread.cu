@@ -81,16 +81,17 @@ template <int F, int KS> static __device__ __forceinline__ spread_part part_of(c
 
 /** Adds the products of a line, of which a lane reads from `words` on, to the rows `line` - r of the unit that there are. */
 template <int F, int KS, int NT>
-static __device__ __forceinline__ void multiply_line(float (&sums)[F][NT][4], const uint32_t (&weights)[F][KS][4],
+static __device__ __forceinline__ void multiply_line(float (&sums)[F][NT][4], const mma_rows (&weights)[F][KS],
                                                      const spread_part &part, int line, int turn, int rows,
                                                      const uint32_t *words, int channels)
 {
-    uint32_t b[NT][KS][2];
+    mma_columns b[NT][KS];
 #pragma unroll
-    for (int i = 0; i < NT * KS * 2; i++) {
-        const int n = i / (KS * 2), step = i / 2 % KS, half = i % 2;
-        const uint32_t word = words[n * 4 * channels + step * 8 + half * 4];
-        b[n][step][half] = step == KS - 1 ? word & part.mask[half] : word;
+    for (int i = 0; i < NT * KS; i++) {
+        const int n = i / KS, step = i % KS;
+        const uint32_t *first = words + n * 4 * channels + step * 8;
+        b[n][step] = step == KS - 1 ? mma_columns_of(first[0] & part.mask[0], first[4] & part.mask[1])
+                                    : mma_columns_of(first[0], first[4]);
     }
     if (line >= F - 1 && line < rows) { /* all of them: no question for each */
 #pragma unroll
@@ -196,7 +197,7 @@ static __device__ __forceinline__ void sum_slopes(const cuda_slopes &slopes, int
 
 /** Walks down a unit whose lines lie in shared memory. */
 template <int F, int KS, int NT>
-static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], const uint32_t (&weights)[F][KS][4],
+static __device__ __forceinline__ void spread_unit(float (&sums)[F][NT][4], const mma_rows (&weights)[F][KS],
                                                    const narrow_spread &p, const spread_part &part,
                                                    const narrow_unit &unit, const uint32_t *lines, float (&dslope)[2])
 {
@@ -232,13 +233,11 @@ __global__ void __launch_bounds__(spread_threads<F, KS>) spread_kernel(const nar
     uint32_t *lines = shared_memory<uint32_t>();
     const int lane = (int)threadIdx.x % WARP_LANES, slice = (int)threadIdx.x / WARP_LANES;
     const spread_part part = part_of<F, KS>(p);
-    uint32_t weights[F][KS][4];
+    mma_rows weights[F][KS];
 #pragma unroll
     for (int i = 0; i < F * KS; i++) {
         const bytes16 fragment = p.packed[(slice * F * KS + i) * WARP_LANES + lane];
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            weights[i / KS][i % KS][k] = fragment.words[k];
+        weights[i / KS][i % KS] = mma_rows_of(fragment.words);
     }
     float sums[F][NT][4] = {}; /* zeros again after each unit */
     float dslope[2] = {};

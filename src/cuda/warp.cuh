@@ -28,6 +28,15 @@ struct __align__(16) bytes16
     uint32_t words[4];
 };
 
+/** Rows of A and columns of B that mma_bf16() multiplies: mma_rows_of(), mma_columns_of(). Where several products have one of them, it is prepared once. */
+struct mma_rows {
+    uint32_t words[4], factors; /**< two powers of two in bf16, of warp_older.cuh */
+};
+
+struct mma_columns {
+    uint32_t words[2], factors;
+};
+
 static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
 {
     union {
@@ -83,23 +92,61 @@ static __device__ __forceinline__ uint32_t shuffle(uint32_t value, unsigned lane
     return __shfl_sync(0xFFFFFFFFu, value, (int)lane);
 }
 
-#include "cuda/warp_older.cuh"
-
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define WARP_OLDER 1
+#define WARP_OLDER          1
+#define WARP_LOADS_MATRICES (__CUDA_ARCH__ >= 750)
+/** For warp_older.cuh. Four times D += A·B of fp16 with A 8x4 by columns and B 4x8 by rows, D 8x8 of f32: PTX's mma.m8n8k4. */
+static __device__ __forceinline__ void mma_f16_8x8x4(float (&d)[8], const uint32_t (&a)[2], const uint32_t (&b)[2])
+{
+    asm("mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32 {%0,%1,%2,%3,%4,%5,%6,%7},{%8,%9},{%10,%11},"
+        "{%0,%1,%2,%3,%4,%5,%6,%7};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]));
+}
+
+/** For it, too, from compute capability 7.5 on. D += A·B with A 16x8 by rows and B 8x8 by columns of fp16, D 16x8 of f32: PTX's mma.m16n8k8. */
+static __device__ __forceinline__ void mma_f16_16x8x8(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+#include "cuda/warp_older.cuh"
 #else
-#define WARP_OLDER 0
+#define WARP_OLDER          0
+#define WARP_LOADS_MATRICES 1
 #endif
 
-/** D += A·B with A 16x16 by rows and B 16x8 by columns of bf16, D 16x8 of f32; fragments as PTX's mma.m16n8k16 has them. */
-static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+/** A, 16x16 of bf16 by rows, as PTX's mma.m16n8k16 has it. */
+static __device__ __forceinline__ mma_rows mma_rows_of(const uint32_t (&a)[4])
+{
+#if WARP_OLDER
+    return older_rows_of(a);
+#else
+    return {{a[0], a[1], a[2], a[3]}, {}};
+#endif
+}
+
+/** B, 16x8 of bf16 by columns: its two words. */
+static __device__ __forceinline__ mma_columns mma_columns_of(uint32_t first, uint32_t second)
+{
+#if WARP_OLDER
+    return older_columns_of(first, second);
+#else
+    return {{first, second}, {}};
+#endif
+}
+
+/** D += A·B, D 16x8 of f32: PTX's mma.m16n8k16. */
+static __device__ __forceinline__ void mma_bf16(float (&d)[4], const mma_rows &a, const mma_columns &b)
 {
 #if WARP_OLDER
     older_mma_bf16(d, a, b);
 #else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "r"(b.words[0]), "r"(b.words[1]));
 #endif
 }
 
@@ -118,7 +165,7 @@ static __device__ __forceinline__ void mma_s8(int32_t (&d)[4], const uint32_t (&
 /** Four 8x8 matrices of 16-bit elements; lane i gives row i mod 8 of matrix i / 8, in shared memory at a 16-byte boundary. */
 static __device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void *row)
 {
-#if WARP_OLDER
+#if !WARP_LOADS_MATRICES
     older_load_matrix4(r, row);
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
@@ -131,7 +178,7 @@ static __device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void
 /** The same, each matrix transposed. */
 static __device__ __forceinline__ void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
 {
-#if WARP_OLDER
+#if !WARP_LOADS_MATRICES
     older_load_matrix4_transposed(r, row);
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
@@ -248,6 +295,11 @@ static __device__ __forceinline__ double exact_sum(double a, double b)
 }
 
 #endif
+
+static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    mma_bf16(d, mma_rows_of(a), mma_columns_of(b[0], b[1]));
+}
 
 /** Two values in one word, the first in its low half. */
 static __device__ __forceinline__ uint32_t bf16_pair(float low, float high)

@@ -1,40 +1,5 @@
 /** What the emulated GPU finds, each planted once; and what its instructions give. */
-#include "cuda/cuda_internal.h"
-#include "cuda/warp.cuh"
-
-#include <cstring>
-
-extern "C" {
-#include "support/test.h" /* last: cmocka defines `fail` */
-}
-
-enum { THREADS = 64 };
-
-static float *device_floats(size_t count)
-{
-    void *memory = nullptr;
-    assert_int_equal(cudaMalloc(&memory, count * sizeof(float)), cudaSuccess);
-    return static_cast<float *>(memory);
-}
-
-/** Runs the kernel in several orders; @return how many of them had a fault, with the last one's message. */
-template <typename... P, typename... A>
-static int faulty_orders(char *message, size_t shared_bytes, void (*kernel)(P...), const A &...arguments)
-{
-    int faulty = 0;
-    for (uint64_t seed = 0; seed < 8; seed++) {
-        char first[256];
-        cod_emulated_set_seed(seed);
-        const cod_status status = cuda_launch(nullptr, kernel, 2, THREADS, shared_bytes, arguments...);
-        const size_t faults = cod_emulated_faults(first, sizeof first);
-        assert_true((status == COD_OK) == (faults == 0));
-        if (faults > 0) {
-            snprintf(message, 256, "%s", first);
-            faulty++;
-        }
-    }
-    return faulty;
-}
+#include "orders.cuh"
 
 /** Each thread writes its number and reads its neighbour's. */
 __global__ void turn_kernel(float *out, bool synchronised)
@@ -316,28 +281,6 @@ static void copies_land_when_they_are_waited_for(void **)
     cudaFree(out);
 }
 
-/** C = A·B of {16, 16} and {16, 8} small integers through shared memory, as kernels load their fragments. */
-__global__ void product_kernel(const uint16_t *a, const uint16_t *b, float *c)
-{
-    uint16_t *shared_a = shared_memory<uint16_t>(), *shared_b = shared_a + 256;
-    for (unsigned i = threadIdx.x; i < 256; i += blockDim.x)
-        shared_a[i] = a[i];
-    for (unsigned i = threadIdx.x; i < 128; i += blockDim.x)
-        shared_b[i] = b[i];
-    block_sync();
-    if (threadIdx.x < WARP_LANES) {
-        const unsigned lane = threadIdx.x;
-        uint32_t fa[4], fb[4];
-        float d[4] = {0, 0, 0, 0};
-        load_matrix4(fa, shared_a + lane % 16 * 16 + lane / 16 * 8);
-        load_matrix4_transposed(fb, shared_b + lane % 16 * 8);
-        const uint32_t two[2] = {fb[0], fb[1]};
-        mma_bf16(d, fa, two);
-        for (unsigned i = 0; i < 4; i++)
-            c[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = d[i];
-    }
-}
-
 static void products_and_their_fragments_agree(void **)
 {
     float *c = device_floats(128);
@@ -359,57 +302,6 @@ static void products_and_their_fragments_agree(void **)
     cudaFree(a);
     cudaFree(b);
     cudaFree(c);
-}
-
-enum { INSTRUCTION_WORDS = 16 };
-
-/** What each instruction that older GPUs lack leaves in a lane's registers, {32, INSTRUCTION_WORDS}, of {32, 4} and {32, 4} words. */
-__global__ void instructions_kernel(const uint32_t *words, uint32_t *out)
-{
-    uint32_t *shared = shared_memory<uint32_t>();
-    const unsigned lane = threadIdx.x % WARP_LANES;
-    uint32_t a[4], b[4];
-    float bf16_sums[4] = {1, 2, 3, 4};
-    int32_t s8_sums[4] = {1, 2, 3, 4};
-    copy16_start(shared + 4 * threadIdx.x, words + 4 * threadIdx.x, threadIdx.x == 5 ? 0 : 16);
-    copy_commit();
-    copy_wait<0>();
-    block_sync();
-    /* Rows in an order of their own. */
-    load_matrix4(a, shared + 4 * (lane * 5 % WARP_LANES));
-    load_matrix4_transposed(b, shared + 4 * (WARP_LANES + lane * 11 % WARP_LANES));
-    const uint32_t two[2] = {b[0], b[3]};
-    mma_bf16(bf16_sums, a, two);
-    mma_s8(s8_sums, a, two);
-    if (threadIdx.x < WARP_LANES)
-        for (unsigned i = 0; i < 4; i++) {
-            uint32_t *of_lane = out + lane * INSTRUCTION_WORDS;
-            of_lane[i] = a[i];
-            of_lane[4 + i] = b[i];
-            memcpy(of_lane + 8 + i, &bf16_sums[i], sizeof(float));
-            of_lane[12 + i] = (uint32_t)s8_sums[i];
-        }
-}
-
-static void older_gpus_compute_alike(void **)
-{
-    static const cod_emulated_machine older = {13000, 1, 70, 1};
-    const size_t out_bytes = WARP_LANES * INSTRUCTION_WORDS * sizeof(uint32_t);
-    uint32_t *words = reinterpret_cast<uint32_t *>(device_floats(4 * THREADS)), *out[2];
-    char message[256];
-    for (uint32_t i = 0; i < 4 * THREADS; i++) /* small integers, so that the order of additions does not matter */
-        words[i] = (uint32_t)bf16_from_f32((float)(i * 7 % 11) - 5) << 16 | bf16_from_f32((float)(i * 5 % 13) - 6);
-    for (int k = 0; k < 2; k++) {
-        out[k] = reinterpret_cast<uint32_t *>(device_floats(WARP_LANES * INSTRUCTION_WORDS));
-        cod_emulated_set_machine(k == 1 ? &older : nullptr);
-        assert_int_equal(faulty_orders(message, 16 * THREADS, instructions_kernel, words, out[k]), 0);
-    }
-    cod_emulated_set_machine(nullptr);
-    assert_memory_equal(out[0], out[1], out_bytes);
-    assert_true(out[0][8] != 0 && out[0][12] != 0);
-    cudaFree(words);
-    cudaFree(out[0]);
-    cudaFree(out[1]);
 }
 
 __global__ void sum_kernel(float *out)
@@ -581,7 +473,6 @@ int main()
         cmocka_unit_test(misaligned_accesses_are_found),
         cmocka_unit_test(copies_land_when_they_are_waited_for),
         cmocka_unit_test(products_and_their_fragments_agree),
-        cmocka_unit_test(older_gpus_compute_alike),
         cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
         cmocka_unit_test(shared_memory_must_be_allowed),
         cmocka_unit_test(grids_and_blocks_have_limits),

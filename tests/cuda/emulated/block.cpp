@@ -3,6 +3,7 @@
 #include "emulated_internal.h"
 #include "fibre.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -259,6 +260,72 @@ void cod_emulated_act_mma(const unsigned char *in, unsigned char *out)
                 sum += a[row][k] * b[k][column];
             memcpy(out + lane * 16 + i * 4, &sum, sizeof sum);
         }
+}
+
+static float f16_of(uint32_t word, unsigned half)
+{
+    const uint32_t bits = half == 0 ? word & 0xFFFFu : word >> 16, exponent = bits >> 10 & 31u, fraction = bits & 1023u;
+    float value = ldexpf((float)(exponent == 0 ? fraction : fraction + 1024), exponent == 0 ? -24 : (int)exponent - 25);
+    if (exponent == 31)
+        value = fraction == 0 ? INFINITY : NAN;
+    return bits >> 15 ? -value : value;
+}
+
+/** D = A·B + C of one of the products of a warp. */
+template <unsigned M, unsigned N, unsigned K>
+static void add_product(float (&d)[M][N], const float (&a)[M][K], const float (&b)[K][N])
+{
+    for (unsigned row = 0; row < M; row++)
+        for (unsigned column = 0; column < N; column++)
+            for (unsigned k = 0; k < K; k++)
+                d[row][column] += a[row][k] * b[k][column];
+}
+
+/**
+ * PTX ISA 9.7.14.5.1, mma.m8n8k4 of fp16 with A by columns and B by rows: lanes 4·q … 4·q + 3, the low group, and those 16 further, the high
+ * one, have a product of their own.
+ */
+void cod_emulated_act_mma_8x8x4(const unsigned char *in, unsigned char *out)
+{
+    const cod_emulated_mma_8x8x4 *lanes = reinterpret_cast<const cod_emulated_mma_8x8x4 *>(in);
+    for (unsigned q = 0; q < 4; q++) {
+        float a[8][4], b[4][8], d[8][8];
+        for (unsigned number = 0; number < 8; number++) {
+            const unsigned high = number / 4, lane = 16 * high + 4 * q + number % 4;
+            for (unsigned i = 0; i < 4; i++) {
+                a[i + 4 * high][lane % 4] = f16_of(lanes[lane].a[i / 2], i % 2);
+                b[lane % 4][i + 4 * high] = f16_of(lanes[lane].b[i / 2], i % 2);
+            }
+            for (unsigned i = 0; i < 8; i++)
+                d[(lane & 1) + (i & 2) + 4 * high][(i & 4) + (lane & 2) + (i & 1)] = lanes[lane].d[i];
+        }
+        add_product(d, a, b);
+        for (unsigned number = 0; number < 8; number++) {
+            const unsigned high = number / 4, lane = 16 * high + 4 * q + number % 4;
+            for (unsigned i = 0; i < 8; i++)
+                memcpy(out + lane * 32 + i * 4, &d[(lane & 1) + (i & 2) + 4 * high][(i & 4) + (lane & 2) + (i & 1)],
+                       sizeof(float));
+        }
+    }
+}
+
+/** PTX ISA 9.7.14.5.7, mma.m16n8k8 of fp16. */
+void cod_emulated_act_mma_16x8x8(const unsigned char *in, unsigned char *out)
+{
+    const cod_emulated_mma_16x8x8 *lanes = reinterpret_cast<const cod_emulated_mma_16x8x8 *>(in);
+    float a[16][8], b[8][8], d[16][8];
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        for (unsigned i = 0; i < 4; i++) {
+            a[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = f16_of(lanes[lane].a[i / 2], i % 2);
+            d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = lanes[lane].d[i];
+        }
+        for (unsigned i = 0; i < 2; i++)
+            b[lane % 4 * 2 + i][lane / 4] = f16_of(lanes[lane].b, i);
+    }
+    add_product(d, a, b);
+    for (unsigned lane = 0; lane < LANES; lane++)
+        for (unsigned i = 0; i < 4; i++)
+            memcpy(out + lane * 16 + i * 4, &d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2], sizeof(float));
 }
 
 void cod_emulated_act_mma_s8(const unsigned char *in, unsigned char *out)

@@ -60,7 +60,7 @@ typedef struct cod_emulated_machine {
 
 /**
  * NULL = the default: a driver for CUDA 13.0, one GPU of capability 9.0 or, in tenths, of COD_CUDA_CAPABILITY, with code for it. Below
- * 8.0 its instructions are those of src/cuda/warp_older.cuh.
+ * 8.0 it has src/cuda/warp_older.cuh in place of what such a GPU lacks.
  */
 void cod_emulated_set_machine(const cod_emulated_machine *machine);
 

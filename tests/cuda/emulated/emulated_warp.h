@@ -24,12 +24,20 @@ void cod_emulated_chain_wait();
 void cod_emulated_copy_commit();
 void cod_emulated_copy_wait(int under_way);
 void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
-/** Whether the GPU has none of the instructions that older_…() stand for. */
-bool cod_emulated_is_older();
+/** Of the GPU that is played, 10·major + minor. From 8.0 on it has all instructions, at 7.5 those that load matrices. */
+int cod_emulated_capability();
 
 struct cod_emulated_mma {
     float d[4];
     uint32_t a[4], b[2];
+};
+struct cod_emulated_mma_8x8x4 {
+    float d[8];
+    uint32_t a[2], b[2];
+};
+struct cod_emulated_mma_16x8x8 {
+    float d[4];
+    uint32_t a[2], b;
 };
 struct cod_emulated_mma_s8 {
     int32_t d[4];
@@ -42,6 +50,8 @@ struct cod_emulated_shuffle {
 void cod_emulated_act_sync(const unsigned char *in, unsigned char *out);
 void cod_emulated_act_shuffle(const unsigned char *in, unsigned char *out);
 void cod_emulated_act_mma(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_mma_8x8x4(const unsigned char *in, unsigned char *out);
+void cod_emulated_act_mma_16x8x8(const unsigned char *in, unsigned char *out);
 void cod_emulated_act_mma_s8(const unsigned char *in, unsigned char *out);
 void cod_emulated_act_load(const unsigned char *in, unsigned char *out);
 void cod_emulated_act_load_transposed(const unsigned char *in, unsigned char *out);
@@ -84,6 +94,24 @@ static inline uint32_t shuffle(uint32_t value, unsigned lane)
     return value;
 }
 
+static inline void mma_f16_8x8x4(float (&d)[8], const uint32_t (&a)[2], const uint32_t (&b)[2])
+{
+    cod_emulated_mma_8x8x4 in;
+    memcpy(in.d, d, sizeof d);
+    memcpy(in.a, a, sizeof a);
+    memcpy(in.b, b, sizeof b);
+    cod_emulated_together("mma_f16_8x8x4", &in, sizeof in, d, sizeof d, cod_emulated_act_mma_8x8x4);
+}
+
+static inline void mma_f16_16x8x8(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
+{
+    cod_emulated_mma_16x8x8 in;
+    memcpy(in.d, d, sizeof d);
+    memcpy(in.a, a, sizeof a);
+    in.b = b;
+    cod_emulated_together("mma_f16_16x8x8", &in, sizeof in, d, sizeof d, cod_emulated_act_mma_16x8x8);
+}
+
 #include "cuda/warp_older.cuh"
 
 static inline float shuffle_xor(float value, unsigned mask)
@@ -91,20 +119,34 @@ static inline float shuffle_xor(float value, unsigned mask)
     return shuffle(value, (threadIdx.x ^ mask) % 32);
 }
 
-static inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+static inline mma_rows mma_rows_of(const uint32_t (&a)[4])
 {
-    if (cod_emulated_is_older())
+    if (cod_emulated_capability() < 80)
+        return older_rows_of(a);
+    return {{a[0], a[1], a[2], a[3]}, {}};
+}
+
+static inline mma_columns mma_columns_of(uint32_t first, uint32_t second)
+{
+    if (cod_emulated_capability() < 80)
+        return older_columns_of(first, second);
+    return {{first, second}, {}};
+}
+
+static inline void mma_bf16(float (&d)[4], const mma_rows &a, const mma_columns &b)
+{
+    if (cod_emulated_capability() < 80)
         return older_mma_bf16(d, a, b);
     cod_emulated_mma in;
     memcpy(in.d, d, sizeof d);
-    memcpy(in.a, a, sizeof a);
-    memcpy(in.b, b, sizeof b);
+    memcpy(in.a, a.words, sizeof in.a);
+    memcpy(in.b, b.words, sizeof in.b);
     cod_emulated_together("mma_bf16", &in, sizeof in, d, sizeof d, cod_emulated_act_mma);
 }
 
 static inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
-    if (cod_emulated_is_older())
+    if (cod_emulated_capability() < 80)
         return older_mma_s8(d, a, b);
     cod_emulated_mma_s8 in;
     memcpy(in.d, d, sizeof d);
@@ -116,7 +158,7 @@ static inline void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_
 static inline void load_matrix4(uint32_t (&r)[4], const void *row)
 {
     cod_emulated_aligned(row, 16, "load_matrix4");
-    if (cod_emulated_is_older())
+    if (cod_emulated_capability() < 75)
         return older_load_matrix4(r, row);
     cod_emulated_together("load_matrix4", &row, sizeof row, r, sizeof r, cod_emulated_act_load);
 }
@@ -124,21 +166,21 @@ static inline void load_matrix4(uint32_t (&r)[4], const void *row)
 static inline void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
 {
     cod_emulated_aligned(row, 16, "load_matrix4_transposed");
-    if (cod_emulated_is_older())
+    if (cod_emulated_capability() < 75)
         return older_load_matrix4_transposed(r, row);
     cod_emulated_together("load_matrix4_transposed", &row, sizeof row, r, sizeof r, cod_emulated_act_load_transposed);
 }
 
 static inline void copy16_start(void *target, const void *source, unsigned bytes)
 {
-    if (cod_emulated_is_older())
+    if (cod_emulated_capability() < 80)
         return older_copy16(target, source, bytes);
     cod_emulated_copy_start(target, source, bytes, false);
 }
 
 static inline void copy16_ahead_start(void *target, const void *source, unsigned bytes)
 {
-    if (cod_emulated_is_older())
+    if (cod_emulated_capability() < 80)
         return older_copy16(target, source, bytes);
     cod_emulated_copy_start(target, source, bytes, true);
 }

@@ -126,9 +126,9 @@ void cod_emulated_set_machine(const cod_emulated_machine *wanted)
     machine = wanted != nullptr ? *wanted : default_machine();
 }
 
-bool cod_emulated_is_older()
+int cod_emulated_capability()
 {
-    return machine.capability < 80;
+    return machine.capability;
 }
 
 /* Devices. */
