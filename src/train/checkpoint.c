@@ -116,7 +116,7 @@ static bool is_open_folder(const char *path, int folder)
 
 cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
 {
-    enum { TRIES = 10 };
+    enum { TRIES = 100 };
     char path[4096], folder_path[4096], checksum[17];
     cod_st_text *texts = malloc((checkpoint->text_count + 1) * sizeof *texts);
     COD_REQUIRE_MEMORY(texts);

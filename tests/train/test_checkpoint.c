@@ -336,7 +336,7 @@ static void *contend(void *context)
         rmdir(folder->path);
         if (mkdir(folder->path, 0777) != 0 && errno != EEXIST)
             break;
-        usleep(50);
+        usleep(200);
     }
     return NULL;
 }
@@ -351,7 +351,7 @@ static void a_part_is_written_while_others_remove_and_create_its_folder(void **s
     assert_int_equal(pthread_create(&other, NULL, contend, &folder), 0);
     cod_checkpoint checkpoint = {0};
     cod_status status = cod_checkpoint_add_f32(&checkpoint, "values", values, 8);
-    for (int i = 0; i < 1000 && status == COD_OK; i++) {
+    for (int i = 0; i < 500 && status == COD_OK; i++) {
         status = cod_checkpoint_write(&checkpoint, cod_test_at(""), 10, "group-0");
         unlink(file_of(10, "group-0"));
     }
