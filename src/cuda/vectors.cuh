@@ -25,26 +25,6 @@ template <cuda_lanes L> struct lanes_raw {
     uint32_t words[L == LANES_ANY ? 1 : L == LANES_MIXED ? 8 : 4];
 };
 
-static __device__ __forceinline__ float f32_from_word(uint32_t word)
-{
-    union {
-        uint32_t word;
-        float value;
-    } bits;
-    bits.word = word;
-    return bits.value;
-}
-
-static __device__ __forceinline__ uint32_t word_from_f32(float value)
-{
-    union {
-        uint32_t word;
-        float value;
-    } bits;
-    bits.value = value;
-    return bits.word;
-}
-
 static __device__ __forceinline__ void read16(uint32_t *words, const unsigned char *from)
 {
     const bytes16 read = *reinterpret_cast<const bytes16 *>(from);

@@ -37,14 +37,29 @@ struct mma_columns {
     uint32_t words[2], factors;
 };
 
-static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
+static __device__ __forceinline__ float f32_from_word(uint32_t word)
 {
     union {
         uint32_t word;
         float value;
     } bits;
-    bits.word = (uint32_t)value << 16;
+    bits.word = word;
     return bits.value;
+}
+
+static __device__ __forceinline__ uint32_t word_from_f32(float value)
+{
+    union {
+        uint32_t word;
+        float value;
+    } bits;
+    bits.value = value;
+    return bits.word;
+}
+
+static __device__ __forceinline__ float f32_from_bf16(uint16_t value)
+{
+    return f32_from_word((uint32_t)value << 16);
 }
 
 #ifdef COD_CUDA_EMULATED

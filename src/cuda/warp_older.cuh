@@ -61,30 +61,10 @@ static __device__ __forceinline__ uint32_t older_shuffle_xor(uint32_t word, unsi
 #endif
 }
 
-static __device__ __forceinline__ float older_f32(uint32_t bits)
-{
-    union {
-        uint32_t word;
-        float value;
-    } of;
-    of.word = bits;
-    return of.value;
-}
-
-static __device__ __forceinline__ uint32_t older_bits(float value)
-{
-    union {
-        float value;
-        uint32_t word;
-    } of;
-    of.value = value;
-    return of.word;
-}
-
 /** One of a pair of factors in bf16, in which powers of two are exact and NaN stays NaN. */
 static __device__ __forceinline__ float older_half(uint32_t pair, unsigned which)
 {
-    return older_f32(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
+    return f32_from_word(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
 }
 
 /** How a row of A or a column of B becomes fp16: */
@@ -131,12 +111,12 @@ static __device__ __forceinline__ uint32_t older_f16(uint32_t word, uint32_t bas
  */
 static __device__ __forceinline__ float older_row_factor(const older_scale &scale)
 {
-    return 0.0f * older_f32(scale.poison) + older_f32(scale.exponent - (29u << 23)); /* 2^(base - 126) */
+    return 0.0f * f32_from_word(scale.poison) + f32_from_word(scale.exponent - (29u << 23)); /* 2^(base - 126) */
 }
 
 static __device__ __forceinline__ float older_column_factor(const older_scale &scale)
 {
-    return 0.0f * older_f32(scale.poison) + older_f32(scale.exponent - (1u << 23)); /* 2^(base - 98) */
+    return 0.0f * f32_from_word(scale.poison) + f32_from_word(scale.exponent - (1u << 23)); /* 2^(base - 98) */
 }
 
 /** D = A·B of 16x16 and 16x8 in fp16 by mma.m16n8k8, whose fragments are halves of m16n8k16's. */
@@ -183,7 +163,7 @@ static __device__ __forceinline__ mma_rows older_rows_of(const uint32_t (&a)[4])
     const older_scale top = older_scale_of(a[0], a[2]), bottom = older_scale_of(a[1], a[3]);
     return {{older_f16(a[0], top.base), older_f16(a[1], bottom.base), older_f16(a[2], top.base),
              older_f16(a[3], bottom.base)},
-            older_halves(older_bits(older_row_factor(top)), older_bits(older_row_factor(bottom)), 1)};
+            older_halves(word_from_f32(older_row_factor(top)), word_from_f32(older_row_factor(bottom)), 1)};
 }
 
 /**
@@ -193,7 +173,7 @@ static __device__ __forceinline__ mma_rows older_rows_of(const uint32_t (&a)[4])
 static __device__ __forceinline__ mma_columns older_columns_of(uint32_t first, uint32_t second)
 {
     const older_scale scale = older_scale_of(first, second);
-    const uint32_t own = older_bits(older_column_factor(scale));
+    const uint32_t own = word_from_f32(older_column_factor(scale));
     const uint32_t pair = older_halves(own, older_shuffle_xor(own, 4), 1);
     return {{older_f16(first, scale.base), older_f16(second, scale.base)}, shuffle(pair, threadIdx.x % 4 * 8)};
 }

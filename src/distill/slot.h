@@ -145,8 +145,7 @@ typedef struct cod_slot_wanted {
 /** What it takes next. */
 typedef struct cod_slot_offered {
     uint64_t version, life; /**< 0 = nothing */
-    uint32_t
-        following; /**< deltas of the same life behind that version, each against the one before, `spacing` apart */
+    uint32_t following;     /**< deltas of that life behind it, each against the one before, `spacing` apart */
 } cod_slot_offered;
 
 /**
