@@ -2,6 +2,9 @@
  * Weight gradients on AMX's tiles: lines of x and dy are copied to scratch as tiles take them, a chunk that fits the
  * second-level cache at a time, and multiplied there. One task adds up all products of a sum, in an order that shapes
  * alone decide, so results are the same for any number of threads.
+ *
+ * With stride 2, every second line and column of the kernel meets every second line and column of x. Each of these four
+ * *phases* is a gradient with stride 1 of a smaller picture and kernel, and is computed as one.
  */
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
@@ -13,14 +16,23 @@ enum {
     CHUNK_BYTES = 768 * 1024, /**< of pairs and planes; they stay in the second-level cache */
     STEPS = 8,                /**< of CPU_TILE_PIXELS pixels, for all taps of a group before the next */
     SLACK = 64,               /**< pixels behind the last line of a plane that a step may read */
+    MOST_STRIDE = 2,
 };
 
-typedef struct tiles_state {
-    const cod_view *x, *dy;
-    int64_t kernel_h, kernel_w;
+/** What of one direction a phase has: pixels stride·u + phase of x, which kernel positions first_k + stride·t meet. */
+typedef struct tiles_axis {
+    int64_t first_k, taps;
+    int64_t pad;    /**< output i takes, of position t, pixel u = i + t - pad */
+    int64_t pixels; /**< of x */
+} tiles_axis;
+
+typedef struct tiles_phase {
+    tiles_axis high, wide;
+    int64_t line, column;    /**< of x, where it begins */
     int64_t top, margin;     /**< lines above dy and zeros left of it: as the last tap of a direction wants them */
     int64_t pitch;           /**< pixels of a line; even, so that no pair has pixels of two lines */
-    int64_t lines;           /**< of x in a chunk */
+    int64_t period;          /**< lines from image to image, so that no tap of one reaches the next */
+    int64_t images, lines;   /**< of x in a chunk: lines of one image, or those of some whole ones */
     int64_t inputs, outputs; /**< tiles of 16 channels */
     bool by_column;          /**< rows of the first operand are columns of the kernel, not outputs */
     int64_t groups;          /**< blocks of outputs; by column: outputs */
@@ -28,17 +40,45 @@ typedef struct tiles_state {
     int64_t parts;           /**< that a group's taps are cut into, so that all threads have work */
     int64_t block_bytes;     /**< of a block of x's channels */
     int64_t plane_bytes;
-    size_t at_pairs, at_planes; /**< in scratch, behind the sums */
+    size_t at_pairs, at_planes, bytes; /**< in scratch, behind the sums */
+} tiles_phase;
+
+typedef struct tiles_state {
+    const cod_view *x, *dy;
+    int64_t stride_h, stride_w;
+    tiles_phase phases[MOST_STRIDE * MOST_STRIDE];
 } tiles_state;
+
+static tiles_axis axis_of(int64_t pixels, int64_t kernel, int64_t pad, int64_t stride, int64_t phase)
+{
+    const int64_t first_k = (phase + pad) % stride;
+    return (tiles_axis){.first_k = first_k,
+                        .taps = (kernel - first_k + stride - 1) / stride,
+                        .pad = (phase + pad) / stride,
+                        .pixels = (pixels - phase + stride - 1) / stride};
+}
+
+/** Whether no phase has more padding than its kernel can meet. */
+static bool padding_fits(int64_t kernel, int64_t pad, int64_t stride)
+{
+    for (int64_t phase = 0; phase < stride; phase++) {
+        const tiles_axis axis = axis_of(stride, kernel, pad, stride, phase);
+        if (axis.taps > 0 && axis.pad >= axis.taps)
+            return false;
+    }
+    return true;
+}
 
 bool cpu_tiles_fits(const cod_device *device, const cod_op *op)
 {
 #if defined(__x86_64__)
     const cod_view *x = &op->inputs[0], *dy = &op->inputs[1];
     const cod_shape w = op->outputs[0].shape;
+    const cod_op_attr *attr = &op->attr;
     return device->amx && device->native_bf16 && op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS && x->dtype == COD_BF16 &&
-           dy->dtype == COD_BF16 && cod_op_shuffle(&op->attr) == 1 && w.h * w.w > 1 && w.w <= CPU_TILE &&
-           op->attr.stride_h == 1 && op->attr.stride_w == 1 && op->attr.pad_h < w.h && op->attr.pad_w < w.w;
+           dy->dtype == COD_BF16 && cod_op_shuffle(attr) == 1 && w.h * w.w > 1 && w.w <= CPU_TILE &&
+           attr->stride_h <= MOST_STRIDE && attr->stride_w <= MOST_STRIDE &&
+           padding_fits(w.h, attr->pad_h, attr->stride_h) && padding_fits(w.w, attr->pad_w, attr->stride_w);
 #else
     (void)device, (void)op;
     return false;
@@ -54,18 +94,46 @@ static int64_t round_up(int64_t value, int64_t to)
 typedef struct tiles_run {
     const cod_plan *plan;
     const tiles_state *s;
-    int64_t image, first, lines; /**< of the chunk, in x */
+    const tiles_phase *p;
+    int64_t image, images;
+    int64_t first, lines; /**< of x in the chunk, from the first image's first one */
     bool accumulate;
 } tiles_run;
 
-static const char *line_of(const cod_view *view, int64_t image, int64_t line)
-{
-    return (const char *)cod_view_host(view) + (image * view->shape.h + line) * view->shape.w * view->pixel_stride * 2;
-}
-
 static int64_t steps_of(const tiles_run *run)
 {
-    return (run->lines * run->s->pitch + CPU_TILE_PIXELS - 1) / CPU_TILE_PIXELS;
+    return (run->lines * run->p->pitch + CPU_TILE_PIXELS - 1) / CPU_TILE_PIXELS;
+}
+
+/** The line that lies `line` lines below the first image's first one, images being `period` apart; NULL between them. */
+static const char *line_of(const tiles_run *run, const cod_view *view, int64_t line, int64_t stride, int64_t first)
+{
+    const int64_t image = run->image + line / run->p->period, inside = first + line % run->p->period * stride;
+    if (line < 0 || image >= run->image + run->images || inside >= view->shape.h)
+        return NULL;
+    return (const char *)cod_view_host(view) +
+           (image * view->shape.h + inside) * view->shape.w * view->pixel_stride * 2;
+}
+
+/** Line i of the planes. */
+static void layout_dy(const tiles_run *run, int64_t i, char *planes)
+{
+    const tiles_phase *p = run->p;
+    const cod_view *dy = run->s->dy;
+    const char *line = line_of(run, dy, run->first - p->top + i, 1, 0);
+    cpu_tile_planes(line, dy->pixel_stride * 2, line != NULL ? dy->shape.w : 0, p->margin, p->pitch, dy->shape.c,
+                    planes + i * p->pitch * 2, p->plane_bytes);
+}
+
+/** Line i of the pairs. */
+static void layout_x(const tiles_run *run, int64_t i, char *pairs)
+{
+    const tiles_phase *p = run->p;
+    const tiles_state *s = run->s;
+    const int64_t pixel_bytes = s->x->pixel_stride * 2;
+    const char *line = line_of(run, s->x, run->first + i, s->stride_h, p->line);
+    cpu_tile_pairs(line != NULL ? line + p->column * pixel_bytes : NULL, s->stride_w * pixel_bytes,
+                   line != NULL ? p->wide.pixels : 0, p->pitch, s->x->shape.c, pairs, p->block_bytes, i * p->pitch / 2);
 }
 
 /**
@@ -76,57 +144,53 @@ static void layout_task(void *context, int64_t i, int thread)
 {
     (void)thread;
     const tiles_run *run = context;
-    const tiles_state *s = run->s;
-    const cod_view *x = s->x, *dy = s->dy;
-    char *scratch = run->plan->device->scratch, *pairs = scratch + s->at_pairs, *planes = scratch + s->at_planes;
-    const int64_t line = run->first - s->top + i, last = run->lines + s->kernel_h - 2;
-    const bool inside = line >= 0 && line < dy->shape.h;
-    cpu_tile_planes(line_of(dy, run->image, inside ? line : 0), dy->pixel_stride * 2, inside ? dy->shape.w : 0,
-                    s->margin, s->pitch, dy->shape.c, planes + i * s->pitch * 2, s->plane_bytes);
-    if (i == last)
-        for (int64_t c = 0; c < s->outputs * CPU_TILE; c++)
-            memset(planes + c * s->plane_bytes + (i + 1) * s->pitch * 2, 0, SLACK * 2);
+    const tiles_phase *p = run->p;
+    char *scratch = run->plan->device->scratch, *pairs = scratch + p->at_pairs, *planes = scratch + p->at_planes;
+    layout_dy(run, i, planes);
+    if (i == run->lines + p->high.taps - 2)
+        for (int64_t c = 0; c < p->outputs * CPU_TILE; c++)
+            memset(planes + c * p->plane_bytes + (i + 1) * p->pitch * 2, 0, SLACK * 2);
     if (i >= run->lines)
         return;
-    cpu_tile_pairs(line_of(x, run->image, run->first + i), x->pixel_stride * 2, x->shape.w, s->pitch, x->shape.c, pairs,
-                   s->block_bytes, i * s->pitch / 2);
-    const int64_t used = run->lines * s->pitch / 2 * 64, all = steps_of(run) * CPU_TILE_BYTES;
-    for (int64_t b = 0; i == run->lines - 1 && b < s->inputs; b++)
-        memset(pairs + b * s->block_bytes + used, 0, (size_t)(all - used));
+    layout_x(run, i, pairs);
+    const int64_t used = run->lines * p->pitch / 2 * 64, all = steps_of(run) * CPU_TILE_BYTES;
+    for (int64_t b = 0; i == run->lines - 1 && b < p->inputs; b++)
+        memset(pairs + b * p->block_bytes + used, 0, (size_t)(all - used));
 }
 
 /** Where the rows of a first operand begin. */
 static const char *first_operand(const tiles_run *run, int64_t group, int64_t tap)
 {
-    const tiles_state *s = run->s;
-    const int64_t kh = s->by_column ? tap : tap / s->kernel_w;
-    const int64_t kw = s->by_column ? s->kernel_w - 1 : tap % s->kernel_w;
-    const int64_t plane = s->by_column ? group : group * CPU_TILE;
-    return run->plan->device->scratch + s->at_planes + plane * s->plane_bytes +
-           ((s->kernel_h - 1 - kh) * s->pitch + s->kernel_w - 1 - kw) * 2;
+    const tiles_phase *p = run->p;
+    const int64_t kh = p->by_column ? tap : tap / p->wide.taps;
+    const int64_t kw = p->by_column ? p->wide.taps - 1 : tap % p->wide.taps;
+    const int64_t plane = p->by_column ? group : group * CPU_TILE;
+    return run->plan->device->scratch + p->at_planes + plane * p->plane_bytes +
+           ((p->high.taps - 1 - kh) * p->pitch + p->wide.taps - 1 - kw) * 2;
 }
 
 /** The tile of a group's tap and a block of inputs. */
-static float *sums_of(const cod_plan *plan, int64_t group, int64_t tap, int64_t input)
+static float *sums_of(const tiles_run *run, int64_t group, int64_t tap, int64_t input)
 {
-    const tiles_state *s = plan->state;
-    return (float *)(void *)plan->device->scratch + ((group * s->taps + tap) * s->inputs + input) * CPU_TILE_SUMS;
+    const tiles_phase *p = run->p;
+    float *sums = (float *)(void *)run->plan->device->scratch;
+    return sums + ((group * p->taps + tap) * p->inputs + input) * CPU_TILE_SUMS;
 }
 
 /** Two taps of a group and two blocks of inputs, for some of the chunk's steps. */
 static void multiply(const tiles_run *run, int64_t group, int64_t tap, int64_t input, int64_t step, int64_t steps)
 {
-    const tiles_state *s = run->s;
+    const tiles_phase *p = run->p;
     cpu_tile_product product = {
-        .row_bytes = s->by_column ? 2 : s->plane_bytes, .steps = steps, .accumulate = run->accumulate || step > 0};
+        .row_bytes = p->by_column ? 2 : p->plane_bytes, .steps = steps, .accumulate = run->accumulate || step > 0};
     for (int64_t k = 0; k < 2; k++) {
-        if (tap + k < s->taps)
+        if (tap + k < p->taps)
             product.planes[k] = first_operand(run, group, tap + k) + step * CPU_TILE_PIXELS * 2;
-        if (input + k < s->inputs)
+        if (input + k < p->inputs)
             product.pairs[k] =
-                run->plan->device->scratch + s->at_pairs + (input + k) * s->block_bytes + step * CPU_TILE_BYTES;
+                run->plan->device->scratch + p->at_pairs + (input + k) * p->block_bytes + step * CPU_TILE_BYTES;
         for (int64_t j = 0; j < 2; j++)
-            product.sums[k][j] = sums_of(run->plan, group, tap + k, input + j);
+            product.sums[k][j] = sums_of(run, group, tap + k, input + j);
     }
     cpu_tile_multiply(&product);
 }
@@ -139,53 +203,104 @@ static void multiply_task(void *context, int64_t i, int thread)
 {
     (void)thread;
     const tiles_run *run = context;
-    const tiles_state *s = run->s;
-    const int64_t part = i % s->parts, group = i / s->parts % s->groups, input = i / s->parts / s->groups * 2;
-    const int64_t pairs = (s->taps + 1) / 2, first = part * pairs / s->parts, end = (part + 1) * pairs / s->parts;
+    const tiles_phase *p = run->p;
+    const int64_t part = i % p->parts, group = i / p->parts % p->groups, input = i / p->parts / p->groups * 2;
+    const int64_t pairs = (p->taps + 1) / 2, first = part * pairs / p->parts, end = (part + 1) * pairs / p->parts;
     const int64_t steps = steps_of(run);
-    cpu_tile_begin(s->by_column ? (int)s->kernel_w : CPU_TILE);
+    cpu_tile_begin(p->by_column ? (int)p->wide.taps : CPU_TILE);
     for (int64_t step = 0; step < steps; step += STEPS)
         for (int64_t pair = first; pair < end; pair++)
             multiply(run, group, 2 * pair, input, step, cpu_least(steps - step, STEPS));
     cpu_tile_end();
 }
 
-/** Task o: an output's gradient from the sums. */
+/** Task o: an output's gradient from the sums, at the positions of the phase. */
 static void store_task(void *context, int64_t o, int thread)
 {
     (void)thread;
     const tiles_run *run = context;
     const tiles_state *s = run->s;
-    const int64_t channels = s->x->shape.c, positions = s->kernel_h * s->kernel_w;
-    float *dw = (float *)cod_view_host(&run->plan->op.outputs[0]) + o * positions * channels;
-    for (int64_t position = 0; position < positions; position++) {
-        const int64_t kh = position / s->kernel_w, kw = position % s->kernel_w;
-        const int64_t group = s->by_column ? o : o / CPU_TILE, tap = s->by_column ? kh : position;
-        const int64_t row = s->by_column ? s->kernel_w - 1 - kw : o % CPU_TILE;
-        for (int64_t c = 0; c < channels; c++) {
-            const float sum = sums_of(run->plan, group, tap, c / CPU_TILE)[row * CPU_TILE + c % CPU_TILE];
-            float *to = dw + position * channels + c;
+    const tiles_phase *p = run->p;
+    const cod_shape w = run->plan->op.outputs[0].shape;
+    float *dw = (float *)cod_view_host(&run->plan->op.outputs[0]) + o * w.h * w.w * w.c;
+    for (int64_t i = 0; i < p->high.taps * p->wide.taps; i++) {
+        const int64_t kh = i / p->wide.taps, kw = i % p->wide.taps;
+        const int64_t group = p->by_column ? o : o / CPU_TILE, tap = p->by_column ? kh : i;
+        const int64_t row = p->by_column ? p->wide.taps - 1 - kw : o % CPU_TILE;
+        float *to = dw + ((p->high.first_k + s->stride_h * kh) * w.w + p->wide.first_k + s->stride_w * kw) * w.c;
+        for (int64_t c = 0; c < w.c; c++, to++) {
+            const float sum = sums_of(run, group, tap, c / CPU_TILE)[row * CPU_TILE + c % CPU_TILE];
             *to = run->plan->op.accumulate ? *to + sum : sum;
         }
     }
 }
 
-static cod_status tiles_run_plan(cod_plan *plan)
+/** One chunk's products. */
+static void run_chunk(tiles_run *run)
+{
+    const tiles_phase *p = run->p;
+    cpu_parallel_for(run->plan->device, run->lines + p->high.taps - 1, layout_task, run);
+    cpu_parallel_for(run->plan->device, p->parts * p->groups * ((p->inputs + 1) / 2), multiply_task, run);
+    run->accumulate = true;
+}
+
+static void run_phase(cod_plan *plan, const tiles_phase *p)
 {
     const tiles_state *s = plan->state;
-    tiles_run run = {.plan = plan, .s = s};
-    for (run.image = 0; run.image < s->x->shape.n; run.image++) {
-        for (run.first = 0; run.first < s->x->shape.h; run.first += s->lines) {
-            run.lines = cpu_least(s->x->shape.h - run.first, s->lines);
-            cpu_parallel_for(plan->device, run.lines + s->kernel_h - 1, layout_task, &run);
-            cpu_parallel_for(plan->device, s->parts * s->groups * ((s->inputs + 1) / 2), multiply_task, &run);
-            run.accumulate = true;
+    tiles_run run = {.plan = plan, .s = s, .p = p};
+    for (run.image = 0; run.image < s->x->shape.n; run.image += run.images) {
+        run.images = cpu_least(s->x->shape.n - run.image, p->images);
+        const int64_t all = (run.images - 1) * p->period + cpu_greatest(p->high.pixels, 1);
+        for (run.first = 0; run.first < all; run.first += run.lines) {
+            run.lines = cpu_least(all - run.first, p->lines);
+            run_chunk(&run);
         }
     }
     cpu_parallel_for(plan->device, s->dy->shape.c, store_task, &run);
+}
+
+static cod_status tiles_run_plan(cod_plan *plan)
+{
+    const tiles_state *s = plan->state;
+    for (int64_t i = 0; i < s->stride_h * s->stride_w; i++)
+        if (s->phases[i].taps > 0)
+            run_phase(plan, &s->phases[i]);
     if (cpu_present(&plan->op.outputs[1]))
         cpu_bias_gradient(plan);
     return COD_OK;
+}
+
+/** How much of x a chunk takes. */
+static void choose_chunk(tiles_phase *p, int64_t images)
+{
+    const int64_t line_bytes = p->pitch * 2 * CPU_TILE * (p->inputs + p->outputs);
+    const int64_t lines = cpu_greatest(CHUNK_BYTES / line_bytes, p->high.taps), more = lines - p->high.pixels;
+    p->images = more < 0 ? 1 : cpu_least(1 + more / p->period, images);
+    p->lines = cpu_least(lines, (p->images - 1) * p->period + cpu_greatest(p->high.pixels, 1));
+}
+
+static void plan_phase(const cod_plan *plan, tiles_phase *p)
+{
+    const tiles_state *s = plan->state;
+    const cod_shape w = plan->op.outputs[0].shape, dy = s->dy->shape;
+    p->top = p->high.taps - 1 - p->high.pad, p->margin = p->wide.taps - 1 - p->wide.pad;
+    p->pitch = round_up(cpu_greatest(p->wide.pixels + p->wide.pad, p->margin + dy.w), 2);
+    p->period = cpu_greatest(p->high.pixels + p->high.pad, p->top + dy.h);
+    p->inputs = round_up(w.c, CPU_TILE) / CPU_TILE, p->outputs = round_up(w.n, CPU_TILE) / CPU_TILE;
+    p->by_column = w.n < CPU_TILE && w.n < p->wide.taps;
+    p->groups = p->by_column ? w.n : p->outputs;
+    p->taps = p->by_column ? p->high.taps : p->high.taps * p->wide.taps;
+    const int64_t tasks = p->groups * ((p->inputs + 1) / 2);
+    p->parts = cpu_least((p->taps + 1) / 2, (plan->device->threads + tasks - 1) / tasks);
+    choose_chunk(p, dy.n);
+    p->block_bytes = round_up(p->lines * p->pitch, CPU_TILE_PIXELS) / CPU_TILE_PIXELS * CPU_TILE_BYTES;
+    p->plane_bytes = round_up(((p->lines + p->high.taps - 1) * p->pitch + SLACK) * 2, 64);
+    p->plane_bytes += p->plane_bytes / 64 % 2 == 0 ? 64 : 0; /* planes would share sets of the first-level cache */
+    const size_t bias_bytes = 3 * (size_t)cpu_padded(w.n) * sizeof(float);
+    const size_t sum_bytes = (size_t)(p->groups * p->taps * p->inputs * CPU_TILE_SUMS) * sizeof(float);
+    p->at_pairs = cod_align_up(bias_bytes > sum_bytes ? bias_bytes : sum_bytes);
+    p->at_planes = p->at_pairs + (size_t)(p->inputs * p->block_bytes);
+    p->bytes = p->at_planes + (size_t)(p->outputs * CPU_TILE * p->plane_bytes);
 }
 
 cod_status cpu_plan_tiles(cod_plan *plan)
@@ -195,26 +310,18 @@ cod_status cpu_plan_tiles(cod_plan *plan)
     const cod_op *op = &plan->op;
     const cod_shape w = op->outputs[0].shape;
     s->x = &op->inputs[0], s->dy = &op->inputs[1];
-    s->kernel_h = w.h, s->kernel_w = w.w;
-    s->top = w.h - 1 - op->attr.pad_h, s->margin = w.w - 1 - op->attr.pad_w;
-    s->pitch = round_up(s->x->shape.w + op->attr.pad_w, 2);
-    s->inputs = round_up(w.c, CPU_TILE) / CPU_TILE, s->outputs = round_up(w.n, CPU_TILE) / CPU_TILE;
-    s->by_column = w.n < CPU_TILE && w.n < w.w;
-    s->groups = s->by_column ? w.n : s->outputs;
-    s->taps = s->by_column ? w.h : w.h * w.w;
-    const int64_t tasks = s->groups * ((s->inputs + 1) / 2);
-    s->parts = cpu_least((s->taps + 1) / 2, (plan->device->threads + tasks - 1) / tasks);
-    const int64_t line_bytes = s->pitch * 2 * CPU_TILE * (s->inputs + s->outputs);
-    s->lines = cpu_least(cpu_greatest(CHUNK_BYTES / line_bytes, w.h), s->x->shape.h);
-    s->block_bytes = round_up(s->lines * s->pitch, CPU_TILE_PIXELS) / CPU_TILE_PIXELS * CPU_TILE_BYTES;
-    s->plane_bytes = round_up(((s->lines + w.h - 1) * s->pitch + SLACK) * 2, 64);
-    s->plane_bytes += s->plane_bytes / 64 % 2 == 0 ? 64 : 0; /* planes would share sets of the first-level cache */
-    const size_t bias_bytes = 3 * (size_t)cpu_padded(w.n) * sizeof(float);
-    const size_t sum_bytes = (size_t)(s->groups * s->taps * s->inputs * CPU_TILE_SUMS) * sizeof(float);
-    s->at_pairs = cod_align_up(bias_bytes > sum_bytes ? bias_bytes : sum_bytes);
-    s->at_planes = s->at_pairs + (size_t)(s->inputs * s->block_bytes);
+    s->stride_h = op->attr.stride_h, s->stride_w = op->attr.stride_w;
     plan->run = tiles_run_plan;
-    return cpu_plan_need_scratch(plan, s->at_planes + (size_t)(s->outputs * CPU_TILE * s->plane_bytes));
+    for (int64_t i = 0; i < s->stride_h * s->stride_w; i++) {
+        tiles_phase *p = &s->phases[i];
+        p->line = i / s->stride_w, p->column = i % s->stride_w;
+        p->high = axis_of(s->x->shape.h, w.h, op->attr.pad_h, s->stride_h, p->line);
+        p->wide = axis_of(s->x->shape.w, w.w, op->attr.pad_w, s->stride_w, p->column);
+        if (p->high.taps * p->wide.taps > 0)
+            plan_phase(plan, p);
+        COD_TRY(cpu_plan_need_scratch(plan, p->bytes));
+    }
+    return COD_OK;
 }
 #else
 cod_status cpu_plan_tiles(cod_plan *plan)

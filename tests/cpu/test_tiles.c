@@ -12,16 +12,24 @@
 typedef struct layer {
     int64_t n, h, w, in, out, kernel_h, kernel_w;
     int pad_h, pad_w;
+    int stride_h, stride_w;
 } layer;
 
 static const layer layers[] = {
-    {1, 1, 1, 1, 1, 3, 3, 1, 1},      {2, 5, 7, 16, 16, 3, 3, 1, 1},
-    {3, 7, 13, 65, 65, 3, 3, 0, 0}, /* no padding, one channel more than whole tiles have */
-    {1, 4, 5, 5, 33, 3, 3, 2, 2},     {2, 8, 9, 40, 30, 4, 6, 0, 5},  /* as much padding as it takes */
-    {2, 6, 20, 31, 47, 1, 2, 0, 0},   {2, 6, 20, 15, 16, 2, 1, 1, 0}, /* lines and columns */
-    {1, 7, 13, 64, 3, 9, 9, 4, 4},    {3, 9, 11, 17, 2, 1, 16, 0, 8}, /* tiles of columns of the kernel */
-    {1, 17, 700, 20, 20, 3, 3, 1, 1},                                 /* chunks of 8, 8 and 1 lines */
-    {1, 7, 3100, 33, 3, 5, 5, 2, 2}, /* chunks of 5 and 2 lines, which is the least of 5 lines of a kernel */
+    {1, 1, 1, 1, 1, 3, 3, 1, 1, 1, 1},       {2, 5, 7, 16, 16, 3, 3, 1, 1, 1, 1},
+    {3, 7, 13, 65, 65, 3, 3, 0, 0, 1, 1}, /* no padding, one channel more than whole tiles have */
+    {1, 4, 5, 5, 33, 3, 3, 2, 2, 1, 1},      {2, 8, 9, 40, 30, 4, 6, 0, 5, 1, 1},  /* as much padding as it takes */
+    {2, 6, 20, 31, 47, 1, 2, 0, 0, 1, 1},    {2, 6, 20, 15, 16, 2, 1, 1, 0, 1, 1}, /* lines and columns */
+    {1, 7, 13, 64, 3, 9, 9, 4, 4, 1, 1},     {3, 9, 11, 17, 2, 1, 16, 0, 8, 1, 1}, /* tiles of columns of the kernel */
+    {1, 17, 700, 20, 20, 3, 3, 1, 1, 1, 1},                                        /* chunks of 8, 8 and 1 lines */
+    {1, 7, 3100, 33, 3, 5, 5, 2, 2, 1, 1},   /* chunks of 5 and 2 lines, which is the least of 5 lines of a kernel */
+    {9, 12, 12, 260, 130, 3, 3, 1, 1, 1, 1}, /* chunks of several whole images */
+    {2, 8, 12, 16, 16, 3, 3, 1, 1, 2, 2},    {3, 7, 13, 65, 65, 3, 3, 0, 0, 2, 2}, /* four phases */
+    {5, 12, 12, 300, 520, 3, 3, 1, 1, 2, 2}, {2, 9, 11, 40, 30, 4, 4, 1, 1, 2, 2},
+    {2, 9, 10, 20, 3, 9, 9, 4, 4, 2, 2},     {2, 9, 10, 31, 20, 7, 6, 3, 2, 2, 1},
+    {2, 6, 7, 31, 47, 1, 2, 0, 0, 2, 2}, /* lines that no position of the kernel meets */
+    {1, 1, 1, 5, 6, 3, 3, 1, 1, 2, 2},   /* phases without pixels */
+    {1, 17, 1400, 20, 20, 3, 3, 1, 1, 2, 2},
 };
 enum { LAYERS = sizeof layers / sizeof layers[0], PARAMETERS = COD_OP_MAX_INPUTS };
 
@@ -34,10 +42,11 @@ static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
 
 static cod_op gradient(const layer *l, bool gaps)
 {
-    const cod_shape y = {l->n, l->h + 2 * l->pad_h - l->kernel_h + 1, l->w + 2 * l->pad_w - l->kernel_w + 1, l->out};
+    const cod_shape y = {l->n, (l->h + 2 * l->pad_h - l->kernel_h) / l->stride_h + 1,
+                         (l->w + 2 * l->pad_w - l->kernel_w) / l->stride_w + 1, l->out};
     return (cod_op){.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
                     .accumulate = gaps,
-                    .attr = {.stride_h = 1, .stride_w = 1, .pad_h = l->pad_h, .pad_w = l->pad_w},
+                    .attr = {.stride_h = l->stride_h, .stride_w = l->stride_w, .pad_h = l->pad_h, .pad_w = l->pad_w},
                     .inputs = {view_of(COD_BF16, (cod_shape){l->n, l->h, l->w, l->in}, gaps ? 5 : 0),
                                view_of(COD_BF16, y, gaps ? 3 : 0)},
                     .outputs = {view_of(COD_F32, (cod_shape){l->out, l->kernel_h, l->kernel_w, l->in}, 0),
@@ -110,7 +119,7 @@ static void layers_have_refs_bits(void **state)
 static void infinite_values_stay_in_their_channels(void **state)
 {
     (void)state;
-    static const layer l = {2, 5, 7, 20, 18, 3, 3, 1, 1};
+    static const layer l = {2, 5, 7, 20, 18, 3, 3, 1, 1, 1, 1};
     static const double poisons[] = {NAN, INFINITY};
     const cod_op op = gradient(&l, false);
     for (int p = 0; p < 2; p++) {
@@ -129,8 +138,10 @@ static void infinite_values_stay_in_their_channels(void **state)
 static void threads_do_not_change_bits(void **state)
 {
     (void)state;
-    static const layer shapes[] = {{2, 9, 400, 33, 20, 3, 3, 1, 1}, {1, 7, 13, 64, 3, 9, 9, 4, 4}};
-    for (int i = 0; i < 2; i++) {
+    static const layer shapes[] = {{2, 9, 400, 33, 20, 3, 3, 1, 1, 1, 1},
+                                   {1, 7, 13, 64, 3, 9, 9, 4, 4, 1, 1},
+                                   {5, 12, 12, 300, 20, 3, 3, 1, 1, 2, 2}};
+    for (int i = 0; i < 3; i++) {
         const cod_op op = gradient(&shapes[i], false);
         const int64_t count = cod_shape_count(op.outputs[0].shape);
         double *results = calloc((size_t)(3 * count), sizeof *results);
@@ -160,7 +171,7 @@ static void assert_refused(const cod_op *op)
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    static const layer fits = {2, 20, 40, 32, 32, 3, 3, 1, 1};
+    static const layer fits = {2, 20, 40, 32, 32, 3, 3, 1, 1, 1, 1};
     const cod_op op = gradient(&fits, false);
     assert_true(cpu_tiles_fits(test_cpu.device, &op));
     cod_device without = *test_cpu.device;
@@ -168,9 +179,11 @@ static void what_does_not_fit_is_refused(void **state)
     assert_false(cpu_tiles_fits(&without, &op));
 
     cod_op other = op;
-    other.attr.stride_h = 2;
+    other.attr.stride_h = 3;
     assert_refused(&other);
-    other = op, other.attr.stride_w = 2;
+    other = op, other.attr.stride_w = 3;
+    assert_refused(&other);
+    other = op, other.attr.stride_w = 2, other.outputs[0].shape.w = 2, other.attr.pad_w = 1;
     assert_refused(&other);
     other = op, other.attr.pad_h = 3;
     assert_refused(&other);
@@ -210,7 +223,7 @@ static runner runner_of(const cod_op *op, const char *convolution)
 static void outputs_decide_where_nothing_is_timed(void **state)
 {
     (void)state;
-    static const layer few = {1, 3, 4, 16, 128, 3, 3, 1, 1}, many = {1, 3, 4, 16, 129, 3, 3, 1, 1};
+    static const layer few = {1, 3, 4, 16, 128, 3, 3, 1, 1, 1, 1}, many = {1, 3, 4, 16, 129, 3, 3, 1, 1, 1, 1};
     const cod_op of_few = gradient(&few, false), of_many = gradient(&many, false);
     const runner tiles = runner_of(&of_few, "tiles"), onednn = runner_of(&of_few, "onednn");
     assert_true(tiles != onednn);
