@@ -37,6 +37,7 @@ static const cpu_candidate candidates[] = {
      .adds_residual = true},
     {.name = "winograd", .fits = winograd_fits, .create = cpu_plan_winograd, .adds_residual = true},
     {.name = "strided", .fits = cpu_strided_fits, .create = cpu_plan_strided},
+    {.name = "phased", .fits = cpu_phased_fits, .create = cpu_plan_phased},
     {.name = "shuffled", .fits = cpu_shuffled_fits, .create = cpu_plan_shuffled},
     {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
@@ -55,7 +56,7 @@ cod_status cpu_convolution_force(cod_device *device)
                ? COD_OK
                : cod_fail(COD_ERR_ARGUMENT,
                           "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, tiles, narrow, winograd, "
-                          "winograd4, strided or onednn",
+                          "winograd4, strided, phased or onednn",
                           name);
 }
 

@@ -19,12 +19,12 @@
  * Opening fails with COD_ERR_ARGUMENT for another value, with COD_ERR_UNSUPPORTED where the processor lacks the set. Where the
  * table says f32, supports() denies bf16, so that precision `auto` is f32 and bf16 by name is refused (oneDNN's emulation on AVX512
  * takes three times f32's time); a plan with bf16 views is right all the same. AMX is used by oneDNN's convolutions
- * and by ours for weight gradients of bf16 views with stride 1, which configures a thread's tiles for each of its tasks and releases them.
+ * and by ours of bf16 views, which configure a thread's tiles for each of their tasks and release them.
  * Packed weights are opaque bytes; the parity tests run on AMX where ctest finds it.
  *
  * Convolutions. Several implementations may be able to do one; which is fastest on this processor is timed when a plan is made, for
  * at most a second in all, and remembered in ~/.cache/codistill/convolutions.txt (XDG_CACHE_HOME). Deterministic plans, and all with
- * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|onednn forces one
+ * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|phased|onednn forces one
  * wherever it fits, `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for
  * f32 alone, takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
  *

@@ -60,13 +60,14 @@ static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes
 }
 
 /** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
-cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next seven, without a residual */
+cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next eight, without a residual */
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
 cod_status cpu_plan_linear(cod_plan *plan);      /**< large layers on few rows by itself, others by cpu_plan_conv() */
 cod_status cpu_plan_narrow(cod_plan *plan);
 cod_status cpu_plan_winograd(cod_plan *plan);
 cod_status cpu_plan_winograd4(cod_plan *plan); /**< of f32, in tiles of 4x4 outputs */
 cod_status cpu_plan_strided(cod_plan *plan);   /**< of f32, with stride 2 */
+cod_status cpu_plan_phased(cod_plan *plan);    /**< on AMX, with stride 2: forward and backward data */
 cod_status cpu_plan_tiles(cod_plan *plan);     /**< weight gradients on AMX */
 cod_status cpu_plan_shuffled(cod_plan *plan);  /**< by another plan, and a pass over its output */
 cod_status cpu_plan_added(cod_plan *plan);     /**< by the chosen one, and a pass that adds the residual */
@@ -79,6 +80,8 @@ bool cpu_winograd4_fits(const cod_device *device, const cod_op *op);
 bool cpu_winograd4_preferred(const cod_op *op);
 /** Whether cpu_plan_strided() can do it. */
 bool cpu_strided_fits(const cod_device *device, const cod_op *op);
+/** Whether cpu_plan_phased() can do it. */
+bool cpu_phased_fits(const cod_device *device, const cod_op *op);
 /** Columns of the second operand that cpu_kernels.product() computes at a time, so that they are best beside each other. */
 int64_t cpu_product_panel(const cod_device *device);
 /** Whether cpu_plan_narrow() can do it, and it has so few channels on one side that it should. */

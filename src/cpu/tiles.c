@@ -7,6 +7,7 @@
  * *phases* is a gradient with stride 1 of a smaller picture and kernel, and is computed as one.
  */
 #include "core/memory.h"
+#include "cpu/axis_internal.h"
 #include "cpu/cpu_internal.h"
 #include "cpu/tiles_internal.h"
 
@@ -19,15 +20,8 @@ enum {
     MOST_STRIDE = 2,
 };
 
-/** What of one direction a phase has: pixels stride·u + phase of x, which kernel positions first_k + stride·t meet. */
-typedef struct tiles_axis {
-    int64_t first_k, taps;
-    int64_t pad;    /**< output i takes, of position t, pixel u = i + t - pad */
-    int64_t pixels; /**< of x */
-} tiles_axis;
-
 typedef struct tiles_phase {
-    tiles_axis high, wide;
+    cpu_axis high, wide;
     int64_t line, column;    /**< of x, where it begins */
     int64_t top, margin;     /**< lines above dy and zeros left of it: as the last tap of a direction wants them */
     int64_t pitch;           /**< pixels of a line; even, so that no pair has pixels of two lines */
@@ -49,20 +43,11 @@ typedef struct tiles_state {
     tiles_phase phases[MOST_STRIDE * MOST_STRIDE];
 } tiles_state;
 
-static tiles_axis axis_of(int64_t pixels, int64_t kernel, int64_t pad, int64_t stride, int64_t phase)
-{
-    const int64_t first_k = (phase + pad) % stride;
-    return (tiles_axis){.first_k = first_k,
-                        .taps = (kernel - first_k + stride - 1) / stride,
-                        .pad = (phase + pad) / stride,
-                        .pixels = (pixels - phase + stride - 1) / stride};
-}
-
 /** Whether no phase has more padding than its kernel can meet. */
 static bool padding_fits(int64_t kernel, int64_t pad, int64_t stride)
 {
     for (int64_t phase = 0; phase < stride; phase++) {
-        const tiles_axis axis = axis_of(stride, kernel, pad, stride, phase);
+        const cpu_axis axis = cpu_axis_of(stride, kernel, pad, stride, phase);
         if (axis.taps > 0 && axis.pad >= axis.taps)
             return false;
     }
@@ -315,8 +300,8 @@ cod_status cpu_plan_tiles(cod_plan *plan)
     for (int64_t i = 0; i < s->stride_h * s->stride_w; i++) {
         tiles_phase *p = &s->phases[i];
         p->line = i / s->stride_w, p->column = i % s->stride_w;
-        p->high = axis_of(s->x->shape.h, w.h, op->attr.pad_h, s->stride_h, p->line);
-        p->wide = axis_of(s->x->shape.w, w.w, op->attr.pad_w, s->stride_w, p->column);
+        p->high = cpu_axis_of(s->x->shape.h, w.h, op->attr.pad_h, s->stride_h, p->line);
+        p->wide = cpu_axis_of(s->x->shape.w, w.w, op->attr.pad_w, s->stride_w, p->column);
         if (p->high.taps * p->wide.taps > 0)
             plan_phase(plan, p);
         COD_TRY(cpu_plan_need_scratch(plan, p->bytes));

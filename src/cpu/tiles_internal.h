@@ -56,4 +56,22 @@ void cpu_tile_pairs(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t 
 void cpu_tile_planes(const char *dy, int64_t pixel_bytes, int64_t pixels, int64_t margin, int64_t pitch,
                      int64_t channels, char *planes, int64_t plane_bytes);
 
+/**
+ * One block of a product of rows of bf16: c[row][column] = sum over taps and depth of taps[tap][row][depth]·b[tap][depth][column], for
+ * 32 rows and columns, or 16 of either.
+ */
+typedef struct cpu_tile_rows {
+    const char *const *taps; /**< [tap_count] the first of the rows that each tap takes */
+    int64_t tap_count;
+    int64_t row_bytes; /**< from row to row */
+    int64_t steps;     /**< of 32 elements of the depth */
+    const int32_t *b;  /**< [tap_count][16·steps][columns] pairs of elements */
+    int64_t columns;   /**< from pair to pair */
+    float *c;          /**< [32][c_stride] */
+    int64_t c_stride;
+    bool two_rows, two_columns;
+} cpu_tile_rows;
+
+void cpu_tile_multiply_rows(const cpu_tile_rows *product);
+
 #endif

@@ -1,4 +1,7 @@
-/* Weight gradients on AMX's tiles (tiles.c) against `ref`: sums of small integers, so that every bit can be compared. */
+/*
+ * Weight gradients on AMX's tiles (tiles.c), and convolutions with stride 2 in both directions (phased.c), against `ref`: sums of
+ * small integers, so that every bit can be compared.
+ */
 #include "support/test.h"
 
 #include "cpu/cpu.h"
@@ -53,6 +56,19 @@ static cod_op gradient(const layer *l, bool gaps)
                                 view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0)}};
 }
 
+/** The convolution itself, with a bias, and what it gives dx. */
+static cod_op convolution(const layer *l, cod_op_kind kind, bool gaps)
+{
+    const cod_op of_weights = gradient(l, gaps);
+    const cod_view w = of_weights.outputs[0], b = of_weights.outputs[1];
+    const bool forward = kind == COD_OP_CONV2D;
+    return (cod_op){.kind = kind,
+                    .accumulate = gaps && !forward,
+                    .attr = of_weights.attr,
+                    .inputs = {of_weights.inputs[forward ? 0 : 1], w, forward ? b : (cod_view){0}},
+                    .outputs = {of_weights.inputs[forward ? 1 : 0]}};
+}
+
 /** New array of whole numbers from -2 to 2. */
 static double *integers(int64_t count, uint32_t seed)
 {
@@ -67,7 +83,7 @@ static double *integers(int64_t count, uint32_t seed)
     return values;
 }
 
-/** New array of the weights' gradients; `poison` replaces one element of x's channel 3 and one of dy's channel 5. */
+/** New array of the op's first output; `poison` replaces one element of x's channel 3 and one of dy's channel 5. */
 static double *run(cod_test_device on, cod_op op, double poison)
 {
     cod_test_op test;
@@ -108,6 +124,35 @@ static void layers_have_refs_bits(void **state)
             for (int64_t k = 0; k < cod_shape_count(op.outputs[0].shape); k++)
                 if (!(actual[k] == expected[k]))
                     fail_msg("layer %d%s: element %d is %g, not %g", i, gaps ? ", with gaps" : "", (int)k, actual[k],
+                             expected[k]);
+            free(expected);
+            free(actual);
+        }
+    }
+}
+
+/** Of results as large as 2·2·512·9, bf16 keeps some 8 bits: `ref` reads and rounds as the device does. */
+static void strided_convolutions_agree_with_ref(void **state)
+{
+    (void)state;
+    static const layer strided[] = {
+        {1, 13, 62, 512, 32, 3, 3, 1, 1, 2, 2}, /* chunks of 5 lines and fewer */
+        {7, 12, 12, 512, 32, 3, 3, 1, 1, 2, 2}, /* chunks of 3 images and 1 */
+        {2, 9, 35, 64, 512, 3, 3, 1, 1, 2, 2},  /* many panels; backward data, several chunks */
+        {19, 12, 12, 32, 512, 3, 3, 1, 1, 2, 2}, {2, 10, 11, 96, 48, 4, 5, 1, 2, 2, 2}, /* a panel of half the width */
+    };
+    for (size_t i = 0; i < sizeof strided / sizeof strided[0]; i++) {
+        for (int variant = 0; variant < 4; variant++) {
+            const cod_op op =
+                convolution(&strided[i], variant < 2 ? COD_OP_CONV2D : COD_OP_CONV2D_BACKWARD_DATA, variant % 2 != 0);
+            if (!cpu_phased_fits(test_cpu.device, &op)) {
+                assert_true(strided[i].out % 32 != 0 && variant >= 2); /* the depth of backward data */
+                continue;
+            }
+            double *expected = run(test_ref, op, 0), *actual = run(test_cpu, op, 0);
+            for (int64_t k = 0; k < cod_shape_count(op.outputs[0].shape); k++)
+                if (!(fabs(actual[k] - expected[k]) <= fabs(expected[k]) / 256))
+                    fail_msg("layer %d, variant %d: element %d is %g, not %g", (int)i, variant, (int)k, actual[k],
                              expected[k]);
             free(expected);
             free(actual);
@@ -237,10 +282,27 @@ static int set_up(void **state)
     return setenv("COD_CPU_CONVOLUTION", "tiles", 1) || test_devices_open(state);
 }
 
+static int reopen(void **state, const char *convolution)
+{
+    test_devices_close(state);
+    return setenv("COD_CPU_CONVOLUTION", convolution, 1) || test_devices_open(state);
+}
+
+static int force_phased(void **state)
+{
+    return reopen(state, "phased");
+}
+
+static int force_tiles(void **state)
+{
+    return reopen(state, "tiles");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_have_refs_bits),
+        cmocka_unit_test_setup_teardown(strided_convolutions_agree_with_ref, force_phased, force_tiles),
         cmocka_unit_test(infinite_values_stay_in_their_channels),
         cmocka_unit_test(threads_do_not_change_bits),
         cmocka_unit_test(what_does_not_fit_is_refused),
@@ -248,5 +310,5 @@ int main(void)
     };
     if (cod_test_absent(&cod_cpu_backend))
         return 77;
-    return cmocka_run_group_tests_name("weight gradients on tiles", tests, set_up, test_devices_close);
+    return cmocka_run_group_tests_name("our convolutions on tiles", tests, set_up, test_devices_close);
 }

@@ -119,7 +119,7 @@ static void an_unknown_name_is_refused(void **state)
     (void)state;
     cod_device *device = NULL;
     setenv("COD_CPU_CONVOLUTION", "fastest", 1);
-    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd, winograd4, strided or onednn",
+    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd, winograd4, strided, phased or onednn",
                  cod_cpu_backend.open(NULL, &device));
     unsetenv("COD_CPU_CONVOLUTION");
 }

@@ -84,6 +84,42 @@ void cpu_tile_multiply(const cpu_tile_product *p)
     store_sums(p);
 }
 
+void cpu_tile_multiply_rows(const cpu_tile_rows *p)
+{
+    const int64_t b_stride = p->columns * (int64_t)sizeof *p->b, b_step = CPU_TILE * p->columns;
+    const int32_t *b = p->b;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t tap = 0; tap < p->tap_count; tap++) {
+        const char *a = p->taps[tap];
+        for (int64_t k = 0; k < p->steps; k++, a += CPU_TILE_PIXELS * 2, b += b_step) {
+            _tile_loadd(6, b, b_stride);
+            _tile_loadd(4, a, p->row_bytes);
+            _tile_dpbf16ps(0, 4, 6);
+            if (p->two_columns) {
+                _tile_loadd(7, b + CPU_TILE, b_stride);
+                _tile_dpbf16ps(1, 4, 7);
+            }
+            if (p->two_rows) {
+                _tile_loadd(5, a + CPU_TILE * p->row_bytes, p->row_bytes);
+                _tile_dpbf16ps(2, 5, 6);
+                if (p->two_columns)
+                    _tile_dpbf16ps(3, 5, 7);
+            }
+        }
+    }
+    const int64_t c_stride = p->c_stride * (int64_t)sizeof *p->c;
+    _tile_stored(0, p->c, c_stride);
+    if (p->two_columns)
+        _tile_stored(1, p->c + CPU_TILE, c_stride);
+    if (p->two_rows)
+        _tile_stored(2, p->c + CPU_TILE * p->c_stride, c_stride);
+    if (p->two_rows && p->two_columns)
+        _tile_stored(3, p->c + CPU_TILE * p->c_stride + CPU_TILE, c_stride);
+}
+
 static inline __mmask32 first_of_32(int64_t count)
 {
     return count >= 32 ? 0xFFFFFFFF : count <= 0 ? 0 : (1U << count) - 1;
