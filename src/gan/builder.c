@@ -47,6 +47,11 @@ cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *pub
     return COD_OK;
 }
 
+void gan_keep(gan_builder *b, cod_value pictures, cod_value logits)
+{
+    b->spans[b->span_count++] = (cod_span){pictures, logits};
+}
+
 cod_value gan_labels(gan_builder *b, const char *name, cod_value like, double value)
 {
     b->recipe->constants[b->recipe->constant_count++] = (cod_recipe_constant){name, (float)value};
@@ -258,17 +263,18 @@ static void add_step(cod_recipe *recipe, const cod_sub_step *step)
 static void add_steps(gan_builder *b)
 {
     const gan_options *o = b->settings.options;
-    /* The generator leaves its pictures to the discriminator where it runs in each step, on one mini-batch. */
+    /* The generator leaves its pictures, and what it kept, to the discriminator where it runs in each step, on one mini-batch. */
     const bool leaves = b->setting->config->train.accumulate == 1 && o->every == 1;
-    const cod_sub_step forward = {
-        .program = {.name = "forward", .batch_statistics = COD_ALL_SETS, .outputs = {b->made}},
-        .end = leaves ? o->warm_up : 0};
+    cod_sub_step forward = {.program = {.name = "forward", .batch_statistics = COD_ALL_SETS, .outputs = {b->made}},
+                            .end = leaves ? o->warm_up : 0};
     b->generator.first = o->warm_up;
     b->generator.every = o->every;
     b->generator.distils = true;
     if (leaves)
         b->generator.program.outputs[b->generator.program.outputs[0] != 0] = b->made;
     b->discriminator.program.given[0] = b->made;
+    for (size_t i = 0; leaves && i < b->span_count; i++)
+        b->generator.program.keeps[i] = forward.program.keeps[i] = b->discriminator.program.resumes[i] = b->spans[i];
     if (leaves && o->warm_up > 0)
         add_step(b->recipe, &forward);
     add_step(b->recipe, &b->generator);

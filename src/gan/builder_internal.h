@@ -19,12 +19,20 @@ typedef struct gan_builder {
     cod_sub_step generator;               /**< losses are added to it until gan_end() */
     cod_sub_step discriminator;           /**< likewise, and figures */
     cod_sub_step penalty; /**< an update of the discriminator for its penalty alone; without losses there is none */
-    cod_value ones;       /**< labels of gan_add_plain_losses(), of the logits' shape */
+    cod_span spans[COD_PROGRAM_MAX_SPANS]; /**< of gan_keep() */
+    size_t span_count;
+    cod_value ones; /**< labels of gan_add_plain_losses(), of the logits' shape */
 } gan_builder;
 
 /** Builds the group's model and the input of the truth. The set in use is then "discriminator". */
 COD_MUST_CHECK cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *published,
                                     cod_recipe *recipe, gan_builder *b);
+
+/**
+ * What the discriminator makes of `pictures`, its logits, is computed in the generator's sub-step, which needs them, and not again in
+ * the discriminator's. Not with spectral normalisation, whose weights the two sub-steps scale differently.
+ */
+void gan_keep(gan_builder *b, cod_value pictures, cod_value logits);
 
 /** An input of `like`'s shape that holds `value` everywhere. @param name  a literal */
 cod_value gan_labels(gan_builder *b, const char *name, cod_value like, double value);

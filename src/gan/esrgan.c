@@ -44,6 +44,8 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
                                              .hidden = b.settings.hidden};
     const cod_value real = cod_vgg_discriminator(b.graph, b.truth, spec);
     const cod_value fake = cod_vgg_discriminator(b.graph, b.made, spec);
+    gan_keep(&b, b.made, fake);
+    gan_keep(&b, b.truth, real);
     add_relativistic_losses(&b, real, fake);
     COD_TRY(gan_add_content(&b));
     gan_end(&b);

@@ -15,6 +15,7 @@ static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
         .height = side, .width = side, .features = b.settings.options->features, .hidden = b.settings.hidden};
     const cod_value real = cod_srgan_discriminator(b.graph, b.truth, spec);
     const cod_value fake = cod_srgan_discriminator(b.graph, b.made, spec);
+    gan_keep(&b, b.made, fake);
     gan_add_plain_losses(&b, real, fake);
     COD_TRY(gan_add_content(&b));
     gan_end(&b);

@@ -238,6 +238,17 @@ static bool is_output_of_another(const cod_program_spec *specs, size_t count, co
     return false;
 }
 
+static bool is_kept_by_another(const cod_program_spec *specs, size_t count, const cod_program_spec *spec, cod_span span)
+{
+    for (size_t i = 0; i < count * COD_PROGRAM_MAX_SPANS; i++) {
+        const cod_program_spec *other = &specs[i / COD_PROGRAM_MAX_SPANS];
+        const cod_span kept = other->keeps[i % COD_PROGRAM_MAX_SPANS];
+        if (other != spec && kept.from == span.from && kept.to == span.to)
+            return true;
+    }
+    return false;
+}
+
 /** What a program names must be of the graph: values, and losses that are losses; what it is given another must have. */
 static cod_status check_spec(const cod_graph *graph, const cod_program_spec *specs, size_t count,
                              const cod_program_spec *spec)
@@ -256,10 +267,14 @@ static cod_status check_spec(const cod_graph *graph, const cod_program_spec *spe
     for (size_t i = 0; i < COD_PROGRAM_MAX_GIVEN; i++)
         COD_REQUIRE(spec->given[i] == 0 || is_output_of_another(specs, count, spec, spec->given[i]),
                     "program '%s': given value %d is no output of another program", spec->name, spec->given[i]);
+    for (size_t i = 0; i < COD_PROGRAM_MAX_SPANS; i++)
+        COD_REQUIRE(spec->resumes[i].to == 0 || is_kept_by_another(specs, count, spec, spec->resumes[i]),
+                    "program '%s': the span to value %d is kept by no other program", spec->name, spec->resumes[i].to);
     const cod_stage *stage = &spec->stage;
     const size_t nodes = cod_graph_node_count(graph);
     if (!cod_stage_is_part(stage))
         return COD_OK;
+    COD_REQUIRE(spec->keeps[0].to == 0 && spec->resumes[0].to == 0, "program '%s': a stage has no spans", spec->name);
     COD_REQUIRE(spec->outputs[0] == 0, "program '%s': a stage has what it hands on, and no outputs", spec->name);
     COD_REQUIRE(stage->first < stage->end && stage->end <= nodes, "program '%s': no nodes are from %zu to %zu of %zu",
                 spec->name, stage->first, stage->end, nodes);
@@ -282,6 +297,7 @@ static cod_status lower_program(cod_program *program, const cod_program_spec *sp
         program->moved = cod_set_of(cod_graph_set_index(context->graph, spec->trains));
         COD_TRY(make_buckets(program, spec));
     }
+    program->moved |= program->ir.moved;
     if (executable->options.bands)
         return ir_make_bands(context, &program->ir);
     if (executable->options.no_fusion)
@@ -311,6 +327,10 @@ static cod_status compile_programs(cod_executable *executable, const cod_program
     executable->own_scalars = executable->scalars == NULL;
     if (executable->own_scalars)
         COD_TRY(cod_scalars_create(backend, executable->weights->device, &executable->scalars));
+    if (backend->op_fuses == NULL || executable->options.no_fusion) {
+        context->kept = cod_arena_alloc(&executable->memory, nodes * sizeof *context->kept);
+        COD_REQUIRE_MEMORY(context->kept);
+    }
     COD_TRY(assign_io(context, specs, count, executable->scalars, &executable->memory));
     executable->program_count = count;
     size_t arena_bytes = 0;

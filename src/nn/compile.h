@@ -14,7 +14,17 @@
 #include "nn/stage.h"
 #include "nn/weights.h"
 
-enum { COD_PROGRAM_MAX_LOSSES = 16, COD_PROGRAM_MAX_OUTPUTS = 16, COD_PROGRAM_MAX_GIVEN = 8 };
+enum {
+    COD_PROGRAM_MAX_LOSSES = 16,
+    COD_PROGRAM_MAX_OUTPUTS = 16,
+    COD_PROGRAM_MAX_GIVEN = 8,
+    COD_PROGRAM_MAX_SPANS = 4
+};
+
+/** The nodes on all ways from one value to another; inputs of the graph end a way, too. `to` 0 = none. */
+typedef struct cod_span {
+    cod_value from, to;
+} cod_span;
 
 typedef struct cod_program_spec {
     const char *name;
@@ -37,6 +47,17 @@ typedef struct cod_program_spec {
      * must have run on the same inputs. No gradient flows to what they were computed from.
      */
     cod_value given[COD_PROGRAM_MAX_GIVEN];
+    /**
+     * What this program computes of these spans, of which it needs all, stays for programs that resume them, with what their backward
+     * passes need; it moves the running statistics there, whatever it trains.
+     */
+    cod_span keeps[COD_PROGRAM_MAX_SPANS];
+    /**
+     * Spans that other programs keep: their forward pass is not run again, and their running statistics are not moved again. The last
+     * program to run that keeps them must have run on the same inputs and weights. Where the backend fuses ops, which does not go with
+     * keeping, they are computed again all the same. Not with spectral normalisation, whose trained states move before a pass.
+     */
+    cod_span resumes[COD_PROGRAM_MAX_SPANS];
     const char *awaited; /**< an input that cod_program_await() may be called for; NULL = none */
     /**
      * Computes in floats what other programs compute on 8-bit integers, and gives these, for their later runs, the ranges of what its own

@@ -42,7 +42,7 @@ struct cod_program {
     size_t bucket_count;
     cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */
     cod_sets (*depends)[2]; /**< [instr] sets of which its plan reads parameters; states, or what is folded with them */
-    cod_sets moved;         /**< the set whose states it moves */
+    cod_sets moved;         /**< the sets whose states it moves */
     bool observes;          /**< writes the executable's ranges */
     cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
     /** Sets whose values and states have changed, and whose preparation the next recording begins with. */

@@ -81,7 +81,17 @@ typedef struct ir_program {
     ir_image *images; /**< [tensor, before bands were made]; NULL where it runs whole */
     /** [param] last instruction that writes the parameter's gradient, or -1. */
     int *grad_ready;
+    cod_sets moved; /**< sets whose states it moves */
 } ir_program;
+
+/** What a program leaves of a node that it keeps, and how it computed it, which programs that resume it must do alike. */
+typedef struct ir_kept {
+    bool known;          /**< the rest is set */
+    bool wide, by_batch; /**< by_batch: of a normalisation */
+    int norm, shuffle, activation;
+    cod_value residual, output;
+    size_t offsets[3]; /**< in the io buffer: output, and, where it has them, mean and inverse deviation or indices */
+} ir_kept;
 
 /** What all programs of one executable share: shapes and the fixed places in the io buffer. */
 typedef struct ir_context {
@@ -96,6 +106,7 @@ typedef struct ir_context {
     size_t *range_index;   /**< [node] its range on 8-bit integers among the executable's; SIZE_MAX: none */
     size_t *affine_offset; /**< [node] of AFFINE nodes: their constants in the io buffer */
     size_t *pass_offset;   /**< [value] that passes a cut, and then its gradient; SIZE_MAX: not yet placed */
+    struct ir_kept *kept;  /**< [node] what stays of it for programs that resume it; NULL = programs compute all anew */
     size_t value_count;
     size_t io_bytes;
     size_t range_count, range_offset; /**< where these ranges lie in the io buffer */

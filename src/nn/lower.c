@@ -21,6 +21,8 @@ int lower_placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_pl
 void lower_emit(lowering *lower, ir_instr instr)
 {
     instr.node = lower->node;
+    if (lower->silent)
+        return;
     if (!lower->out_of_memory && ir_add_instr(lower->program, instr) < 0)
         lower->out_of_memory = true;
 }
@@ -45,6 +47,8 @@ int lower_narrow(lowering *lower, cod_value value)
     if (!lower->wide[value] || lower->context->options->activation == ir_wide_dtype(lower->context))
         return lower->tensor[value];
     if (lower->cast[value] == 0) {
+        const bool silent = lower->silent;
+        lower->silent = false; /* casts are not kept */
         lower->cast[value] =
             lower_new_tensor(lower, lower->context->shapes[value], lower->context->options->activation);
         lower_emit(lower, (ir_instr){.kind = COD_OP_ADD,
@@ -52,6 +56,7 @@ int lower_narrow(lowering *lower, cod_value value)
                                      .inputs = {lower->tensor[value]},
                                      .outputs = {lower->cast[value]},
                                      .name = "cast"});
+        lower->silent = silent;
     }
     return lower->cast[value];
 }
@@ -71,7 +76,7 @@ static int output_tensor(lowering *lower, cod_value value)
         lower->tensor[value] = lower_placed_tensor(lower, shape, lower_value_dtype(lower, value), IR_IO,
                                                    lower->context->output_offset[value]);
     else
-        lower->tensor[value] = lower_new_tensor(lower, shape, lower_value_dtype(lower, value));
+        lower->tensor[value] = lower_saved_tensor(lower, shape, lower_value_dtype(lower, value), 0);
     return lower->tensor[value];
 }
 
@@ -119,6 +124,7 @@ static void reserve_concatenations(lowering *lower)
         const cod_node *node = lower_node(lower, i);
         if (!lower->groups[i].live || node->kind != COD_NODE_CONCAT)
             continue;
+        lower->node = i;
         const int whole = output_tensor(lower, node->output);
         int64_t channel = 0;
         for (int k = 0; k < node->input_count; k++) {
@@ -340,10 +346,13 @@ static void forward_norm(lowering *lower, const cod_node *node, lower_group *gro
         use_activation(lower, group, &instr, 5);
     } else {
         const cod_shape vector = {1, 1, 1, node->channels};
-        group->mean = lower_new_tensor(lower, vector, lower->context->param_dtype);
-        group->inv_std = lower_new_tensor(lower, vector, lower->context->param_dtype);
+        const size_t index = (size_t)(group - lower->groups);
+        group->mean = lower_saved_tensor(lower, vector, lower->context->param_dtype, 1);
+        group->inv_std = lower_saved_tensor(lower, vector, lower->context->param_dtype, 2);
         instr.kind = COD_OP_NORM_TRAIN;
-        const bool moves = set_of(lower, node->params[0]) == lower->set;
+        const int set = set_of(lower, node->params[0]);
+        const bool moves = lower->keeps[index] || (set == lower->set && !lower->resumes[index]);
+        lower->program->moved |= moves ? cod_set_of(set) : 0;
         const int outputs[] = {y, group->mean, group->inv_std, moves ? mean : 0, moves ? var : 0};
         for (int i = 0; i < 5; i++)
             instr.outputs[i] = outputs[i];
@@ -365,7 +374,7 @@ static void forward_plain(lowering *lower, const cod_node *node, lower_group *gr
     if (node->kind == COD_NODE_ACTIVATION)
         instr.inputs[1] = lower_param(lower, node->params[0]);
     if (node->kind == COD_NODE_POOL && node->attr.pool == COD_POOL_MAX)
-        instr.outputs[1] = group->index = lower_new_tensor(lower, lower->context->shapes[node->output], COD_I32);
+        instr.outputs[1] = group->index = lower_saved_tensor(lower, lower->context->shapes[node->output], COD_I32, 1);
     lower_emit(lower, instr);
 }
 
@@ -458,8 +467,8 @@ static cod_status allocate_tables(lowering *lower)
                  params = cod_graph_param_count(lower->context->graph) + 1;
     const size_t values = lower->context->value_count;
     lower->groups = cod_arena_alloc(&lower->arena, nodes * sizeof *lower->groups);
-    bool **const flags[] = {&lower->needed, &lower->wide,   &lower->needs_grad, &lower->consumed,
-                            &lower->taken,  &lower->handed, &lower->given};
+    bool **const flags[] = {&lower->needed, &lower->wide,  &lower->needs_grad, &lower->consumed, &lower->taken,
+                            &lower->handed, &lower->given, &lower->keeps,      &lower->resumes};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         *flags[i] = cod_arena_alloc(&lower->arena, values + nodes);
         COD_REQUIRE_MEMORY(*flags[i]);
@@ -503,13 +512,17 @@ static cod_status lower_all(lowering *lower)
     COD_TRY(check_needed_shapes(lower));
     COD_TRY(lower_place_passing(lower));
     place_given(lower);
+    COD_TRY(lower_keep(lower));
     reserve_concatenations(lower);
     const size_t nodes = cod_graph_node_count(lower->context->graph);
     for (size_t i = 0; i < nodes; i++) {
         lower->node = i;
-        if (lower->groups[i].live)
-            forward_node(lower, i);
+        if (!lower->groups[i].live)
+            continue;
+        lower->silent = lower->resumes[i] && lower_is_kept(lower, i);
+        forward_node(lower, i);
     }
+    lower->silent = false;
     if (lower->spec->observes)
         COD_TRY(choose_ranges(lower));
     lower->program->backward = lower->program->instr_count;

@@ -41,6 +41,9 @@ typedef struct lowering {
     lower_group *groups; /**< [node] */
     bool *needed;        /**< [node] */
     bool *given;         /**< [value] another program's output, read where it lies */
+    bool *keeps;         /**< [node] in a span that the program keeps */
+    bool *resumes;       /**< [node] in a span that it resumes */
+    bool silent;         /**< instructions are not emitted: another program's run has done what they do */
     bool *wide;          /**< [value] full precision, not the activation type */
     bool *needs_grad;    /**< [value] */
     bool *consumed;      /**< [value] its gradient has been used and is not needed any more */
@@ -102,6 +105,15 @@ void lower_affine(lowering *lower, const cod_node *node, int x, int y);
 void lower_emit(lowering *lower, ir_instr instr);
 /** The value's tensor in the activation type, cast once if it is wide. */
 int lower_narrow(lowering *lower, cod_value value);
+
+/** Marks the nodes of the program's spans. */
+void lower_mark_spans(lowering *lower);
+/** Checks that all nodes in spans, their groups being settled, are computed as in the other programs of these spans. */
+COD_MUST_CHECK cod_status lower_keep(lowering *lower);
+/** Whether what node `index` makes lies in the io buffer, where programs that keep or resume it have it alike. */
+bool lower_is_kept(const lowering *lower, size_t index);
+/** A tensor for the `which`-th of what is saved of the node in the making, as lower_new_tensor(), or where it is kept. */
+int lower_saved_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, int which);
 
 /** Emits the backward pass of everything that was emitted forward. */
 void lower_backward(lowering *lower);

@@ -56,6 +56,9 @@ static void mark_needed(lowering *lower)
     for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
         if (lower->spec->outputs[i])
             lower->needed[lower_producer(lower, lower->spec->outputs[i])] = true;
+    for (size_t i = 0; i < COD_PROGRAM_MAX_SPANS; i++)
+        if (lower->spec->keeps[i].to != 0)
+            lower->needed[lower_producer(lower, lower->spec->keeps[i].to)] = true;
     for (size_t i = cod_graph_node_count(lower->context->graph); i-- > 0;) {
         const cod_node *node = lower_node(lower, i);
         for (int k = 0; lower->needed[i] && k < node->input_count; k++)
@@ -156,6 +159,9 @@ static void fuse(lowering *lower, size_t index)
 static void mark_wide(lowering *lower)
 {
     const size_t count = cod_graph_node_count(lower->context->graph);
+    for (size_t i = 0; i < COD_PROGRAM_MAX_SPANS; i++) /* in all programs alike, also where no loss reads it */
+        lower->wide[lower->spec->keeps[i].to] = lower->wide[lower->spec->resumes[i].to] = true;
+    lower->wide[0] = false;
     for (size_t i = count; i-- > 0;) {
         const cod_node *node = lower_node(lower, i);
         lower->wide[node->output] = lower->wide[node->output] || lower->given[node->output];
@@ -205,6 +211,7 @@ static void mark_gradients(lowering *lower)
 void lower_select(lowering *lower)
 {
     mark_needed(lower);
+    lower_mark_spans(lower);
     lower_mark_passing(lower);
     const size_t count = cod_graph_node_count(lower->context->graph);
     for (size_t i = 0; i < count; i++)

@@ -42,7 +42,8 @@ static cod_value network(cod_graph *graph, cod_value x)
 /** A network, and a critic that judges its output and the truth. */
 typedef struct pair {
     cod_graph *graph;
-    cod_value fake, task, adversarial, on_fake, on_truth;
+    cod_value fake, judged, task, adversarial, on_fake, on_truth;
+    cod_value on_same; /**< what the critic learns of the fake, by the very nodes that judge it for the model */
 } pair;
 
 static pair pair_graph(void)
@@ -59,7 +60,9 @@ static pair pair_graph(void)
     const cod_value zeros = cod_graph_input_like(p.graph, "zeros", judged),
                     ones = cod_graph_input_like(p.graph, "ones", judged);
     p.task = cod_graph_loss(p.graph, "task", p.fake, truth, mse);
+    p.judged = judged;
     p.adversarial = cod_graph_loss(p.graph, "adversarial", judged, ones, mse);
+    p.on_same = cod_graph_loss(p.graph, "on_same", judged, zeros, mse);
     p.on_fake = cod_graph_loss(p.graph, "on_fake", judged_given, zeros, mse);
     p.on_truth = cod_graph_loss(p.graph, "on_truth", judged_truth, ones, mse);
     assert_ok(cod_graph_status(p.graph));
@@ -385,6 +388,94 @@ static void a_program_is_given_what_another_has_left(void **state)
     assert_no_violations();
 }
 
+/** The running statistics of the critic, whose last normalisation is behind a concatenation. */
+static void read_statistics(const test_net *net, double *out)
+{
+    const cod_set_range *critic = &net->weights.sets[CRITIC].range;
+    double *values = net_new(cod_weights_count(&net->weights));
+    assert_ok(net_read_values(net, values));
+    memcpy(out, values + critic->state_first, critic->state_count * sizeof *out);
+    free(values);
+}
+
+/** In whatever way ops are fused, and however many programs keep. */
+static void a_program_resumes_what_another_has_kept(void **state)
+{
+    (void)state;
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        const pair p = pair_graph();
+        const cod_span span = {p.fake, p.judged};
+        const cod_program_spec whole = {.name = "whole",
+                                        .trains = "critic",
+                                        .batch_statistics = COD_ALL_SETS,
+                                        .losses = {p.on_same, p.on_truth},
+                                        .outputs = {p.on_same, p.on_truth},
+                                        .given = {p.fake}};
+        cod_program_spec resumed = whole, model = model_spec(&p, COD_ALL_SETS), keeps = model;
+        cod_program_spec forward = {.name = "forward", .batch_statistics = COD_ALL_SETS, .outputs = {p.fake}};
+        model.outputs[2] = keeps.outputs[2] = p.fake;
+        keeps.name = "keeps", keeps.keeps[0] = forward.keeps[0] = span;
+        resumed.name = "resumed", resumed.resumes[0] = span;
+        const cod_program_spec specs[] = {model, keeps, forward, whole, resumed};
+        const cod_compile_options options = options_of(no_fusion != 0);
+        test_net net;
+        assert_ok(net_init(&net, cod_paranoid_wrap(&cod_ref_backend), p.graph, &options, specs, 5, 10));
+        const size_t count = net.weights.layout.trainable;
+        const cod_set_range *critic = &net.weights.sets[CRITIC].range;
+        double *start = net_new(cod_weights_count(&net.weights)), *expected = net_new(count), *actual = net_new(count);
+        double *once = net_new(critic->state_count), *statistics = net_new(critic->state_count);
+        assert_ok(net_read_values(&net, start));
+
+        assert_ok(net_run(&net, "model"));
+        assert_ok(net_read_grads(&net, expected));
+        assert_ok(net_run(&net, "keeps"));
+        assert_ok(net_read_grads(&net, actual));
+        assert_memory_equal(actual, expected, net.weights.sets[MODEL].range.count * sizeof *actual);
+        assert_ok(net_write_values(&net, start));
+        assert_ok(net_run(&net, "model"));
+        assert_ok(net_run(&net, "whole")); /* moves the statistics by both kinds of pictures */
+        assert_ok(net_read_grads(&net, expected));
+        for (int warms_up = 0; warms_up < 2; warms_up++) {
+            assert_ok(net_write_values(&net, start));
+            assert_ok(net_run(&net, warms_up ? "forward" : "keeps"));
+            read_statistics(&net, once); /* by the fake alone */
+            assert_memory_not_equal(once, start + critic->state_first, critic->state_count * sizeof *once);
+            assert_ok(net_run(&net, "resumed"));
+            assert_ok(net_read_grads(&net, actual));
+            assert_memory_equal(actual + critic->first, expected + critic->first, critic->count * sizeof *actual);
+            read_statistics(&net, statistics);
+            assert_memory_not_equal(statistics, once, critic->state_count * sizeof *once);
+        }
+        const size_t convs = net_count_kind(&net, "whole", COD_OP_CONV2D), judging = no_fusion ? 3 : 0;
+        assert_int_equal(net_count_kind(&net, "resumed", COD_OP_CONV2D), convs - judging);
+        free(start), free(expected), free(actual), free(once), free(statistics);
+        net_clear(&net);
+        cod_graph_destroy(p.graph);
+    }
+    assert_no_violations();
+}
+
+static void spans_that_cannot_be_resumed_are_refused(void **state)
+{
+    (void)state;
+    const pair p = pair_graph();
+    const cod_compile_options options = options_of(true);
+    cod_program_spec specs[] = {model_spec(&p, COD_ALL_SETS), critic_spec(&p, false)};
+    test_net net;
+    specs[1].losses[0] = p.on_same, specs[1].outputs[0] = p.on_same;
+    specs[1].resumes[0] = (cod_span){p.fake, p.judged};
+    assert_fails(COD_ERR_ARGUMENT, "program 'critic': the span to value",
+                 net_init(&net, &cod_ref_backend, p.graph, &options, specs, 2, 10));
+    net_clear(&net);
+    specs[0].keeps[0] = specs[1].resumes[0];
+    specs[0].batch_statistics =
+        cod_set_of(MODEL); /* so that the critic's normalisation is folded there, and not in the other */
+    assert_fails(COD_ERR_ARGUMENT, "in another way than another program that keeps or resumes it",
+                 net_init(&net, &cod_ref_backend, p.graph, &options, specs, 2, 10));
+    net_clear(&net);
+    cod_graph_destroy(p.graph);
+}
+
 static void an_optimiser_is_of_its_set_alone(void **state)
 {
     (void)state;
@@ -440,6 +531,8 @@ int main(void)
         cmocka_unit_test(a_backend_is_told_of_updates),
         cmocka_unit_test(a_frozen_set_passes_gradients_and_stays),
         cmocka_unit_test(a_program_is_given_what_another_has_left),
+        cmocka_unit_test(a_program_resumes_what_another_has_kept),
+        cmocka_unit_test(spans_that_cannot_be_resumed_are_refused),
         cmocka_unit_test(an_optimiser_is_of_its_set_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
