@@ -82,6 +82,7 @@ void gan_network_add(cod_graph *graph, const gan_settings *settings, const gan_n
                                .layer_count = settings->layer_count,
                                .before_activation = settings->before_activation,
                                .input = network->input,
+                               .pooling = settings->options->pooling == 0 ? COD_POOL_MAX : COD_POOL_AVERAGE,
                                .channels = COD_VGG_CHANNELS};
     cod_vgg_features(graph, pictures, spec, features);
 }

@@ -26,6 +26,7 @@ enum {
 
 enum { AUTO, FIRST };
 static const char *const switches[] = {"auto", "false", "true", NULL};
+static const char *const poolings[] = {"max", "average", NULL};
 static const char *const feature_losses[] = {"auto", "mse", "l1", NULL};
 static const cod_loss_kind feature_loss_kinds[] = {COD_LOSS_MSE, COD_LOSS_L1};
 static const char *const schedules[] = {"train", "constant", "step", "cosine", NULL};
@@ -43,6 +44,9 @@ static const cod_option option_list[] = {
     {"before_activation", COD_OPTION_CHOICE, FIELD(before_activation), "auto", 0, 0, switches,
      "compare features before the activation behind the convolution; auto: false in srgan, true in esrgan and "
      "real_esrgan"},
+    {"pooling", COD_OPTION_CHOICE, FIELD(pooling), "max", 0, 0, poolings,
+     "between VGG-19's blocks: max, as it was trained, whose gradient goes to one pixel of four, so that the generator "
+     "learns a pattern of dots; or average (Gatys et al. 2016), whose gradient does not"},
     {"feature_loss", COD_OPTION_CHOICE, FIELD(feature_loss), "auto", 0, 0, feature_losses,
      "how features are compared; auto: mse in srgan, l1 in esrgan and real_esrgan"},
     {"pixel_weight", COD_OPTION_FLOAT, FIELD(pixel_weight), "auto", 0, 1e9, cod_option_auto,
@@ -223,6 +227,9 @@ static void check_content(const cod_run_config *run, const gan_published *publis
         cod_config_problem_key(run->config, "gan.content",
                                "'%s' compares features of %s: name its weights in gan.perceptual_file",
                                settings.layers[0].name, gan_network_name(&settings));
+    else if (settings.options->pooling != 0 && (settings.layer_count == 0 || settings.layers[0].squeezenet > 0))
+        cod_config_problem_key(run->config, "gan.pooling", "only VGG-19 can pool by averages, and gan.content is '%s'",
+                               settings.layer_count == 0 ? "pixel" : settings.layers[0].name);
     else if (settings.layer_count == 0 && settings.pixel_weight > 0)
         cod_config_problem_key(run->config, "gan.pixel_weight",
                                "the content loss compares pixels already: set gan.content_weight");

@@ -26,7 +26,7 @@ typedef struct gan_published {
 
 typedef struct gan_options {
     cod_string_list content;
-    int before_activation, feature_loss;
+    int before_activation, pooling, feature_loss;
     double content_weight, pixel_weight, adversarial_weight;
     int l1_gt_usm, percep_gt_usm, gan_gt_usm;
     const char *perceptual_file;

@@ -42,6 +42,7 @@ typedef struct cod_vgg_spec {
     size_t layer_count;
     bool before_activation;
     cod_vgg_input input;
+    cod_pool_kind pooling; /**< of 2x2 pixels: COD_POOL_MAX as published, or COD_POOL_AVERAGE */
     int64_t
         channels; /**< of block 1, COD_VGG_CHANNELS in the published network; the blocks after it have 2, 4, 8, 8 times as many */
 } cod_vgg_spec;

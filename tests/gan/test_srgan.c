@@ -23,6 +23,7 @@ static const char *const checked[] = {
     "train.loss=mse gan.content=vgg11 gan.content_weight=1e-3 gan.before_activation=true gan.pixel_weight=0.3 "
     "gan.warm_up=2",
     "gan.content=vgg11 gan.content_weight=1e-3 gan.before_activation=true train.accumulate=2 gan.every=2",
+    "gan.content=vgg22 gan.content_weight=1e-3 gan.pooling=average",
     "gan.content=[squeeze1,0.5*squeeze3] gan.pixel_weight=0.3",
     "gan.content=[squeeze4,2*squeeze2] gan.before_activation=true gan.feature_loss=l1 gan.perceptual_input=caffe "
     "gan.content_weight=1e-2"};
@@ -129,6 +130,8 @@ static void contradictions_are_told(void **state)
         {"gan.content=vgg54 gan.perceptual_file=",
          "'vgg54' compares features of VGG-19: name its weights in gan.perceptual_file"},
         {"gan.pixel_weight=1", "the content loss compares pixels already: set gan.content_weight"},
+        {"gan.pooling=average", "gan.pooling: only VGG-19 can pool by averages, and gan.content is 'pixel'"},
+        {"gan.content=squeeze3 gan.pooling=average", "only VGG-19 can pool by averages, and gan.content is 'squeeze3'"},
         {"gan.warm_up=20", "20 steps of the discriminator alone leave nothing of 20 steps"},
         {"gan.content=vgg35", "gan.content: 'vgg35' is not one of: pixel, vgg11, vgg12, vgg21"},
         {"gan.content=[0.1vgg11]", "gan.content: '0.1vgg11' is not one of: pixel, vgg11, vgg12, vgg21"},

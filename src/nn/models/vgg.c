@@ -57,7 +57,7 @@ void cod_vgg_features(cod_graph *graph, cod_value pictures, cod_vgg_spec spec, c
         char name[32];
         if (at.convolution > cod_vgg_convolutions(at.block)) {
             at = (cod_vgg_layer){at.block + 1, 1};
-            x = cod_graph_pool(graph, x, COD_POOL_MAX, 2, 2, 0);
+            x = cod_graph_pool(graph, x, spec.pooling, 2, 2, 0);
         }
         snprintf(name, sizeof name, "features.%d", cod_vgg_index(at));
         x = cod_graph_conv2d(
