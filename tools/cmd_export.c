@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 static const char help[] =
-    "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR]\n\n"
+    "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR] [--bf16]\n\n"
     "Writes MODEL (a .safetensors file, or a checkpoint's group-G.safetensors) with normalisation folded into the "
     "convolutions.\n"
     "  .onnx         opset 17; input \"input\" and output \"output\", f32, NCHW, RGB in 0 ... 1; batch, height and "
@@ -23,6 +23,7 @@ static const char help[] =
     "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
     "  --calibrate DIR    .safetensors: with the ranges that `--precision int8` needs, taken from up to four of DIR's\n"
     "                     low-resolution pictures, so that it need not calibrate again\n"
+    "  --bf16             .safetensors: weights rounded to bf16, which takes half the bytes\n"
     "  --help\n";
 
 static bool ends_with(const char *text, const char *end)
@@ -47,7 +48,7 @@ static cod_status calibrate(const char *path, const char *folder, cod_arena *are
     return status;
 }
 
-static cod_status export_model(const char *path, const char *output, const char *calibration)
+static cod_status export_model(const char *path, const char *output, const char *calibration, bool bf16)
 {
     cod_saved_model saved;
     bool loadable = true;
@@ -58,9 +59,9 @@ static cod_status export_model(const char *path, const char *output, const char 
     if (calibration != NULL)
         status = calibrate(path, calibration, &saved.arena, &int8);
     if (status == COD_OK)
-        status = ends_with(output, ".onnx")
-                     ? cod_onnx_write(output, &saved.model, saved.values)
-                     : cod_model_save_folded(output, &saved.model, saved.values, int8 ? int8 : saved.int8, &loadable);
+        status = ends_with(output, ".onnx") ? cod_onnx_write(output, &saved.model, saved.values)
+                                            : cod_model_save_folded(output, &saved.model, saved.values,
+                                                                    int8 ? int8 : saved.int8, bf16, &loadable);
     free(int8);
     if (status == COD_OK) {
         struct stat info = {0};
@@ -77,8 +78,10 @@ static cod_status export_model(const char *path, const char *output, const char 
 int cod_cmd_export(int argc, char **argv)
 {
     const char *output = NULL, *calibration = NULL;
+    bool bf16 = false;
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output},
-                                {.name = "calibrate", .text = &calibration}};
+                                {.name = "calibrate", .text = &calibration},
+                                {.name = "bf16", .flag = &bf16}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (code >= 0)
         return code;
@@ -95,6 +98,8 @@ int cod_cmd_export(int argc, char **argv)
         return cod_cmd_usage(argv[0], "bicubic has no weights to export");
     if (onnx && calibration != NULL)
         return cod_cmd_usage(argv[0], "--calibrate is for .safetensors; ONNX has no place for its ranges");
-    const cod_status status = export_model(argv[optind], output, calibration);
+    if (onnx && bf16)
+        return cod_cmd_usage(argv[0], "--bf16 is for .safetensors; ONNX files have f32");
+    const cod_status status = export_model(argv[optind], output, calibration, bf16);
     return cod_cmd_end(status);
 }

@@ -40,9 +40,10 @@ const cod_folded_layer *cod_folded_find(const cod_folded *folded, cod_value valu
  * says so and cod_model_load() reads it; otherwise the file has the tensors alone.
  *
  * @param[in]  int8      the model's ranges as a file keeps them (int8.h), kept in this one under its own names; NULL = none
+ * @param[in]  bf16      whether weights are rounded to bf16, which takes half the bytes
  * @param[out] loadable  whether our own commands can read the file; may be NULL
  */
 COD_MUST_CHECK cod_status cod_model_save_folded(const char *path, const cod_model *model, const float *values,
-                                                const char *int8, bool *loadable);
+                                                const char *int8, bool bf16, bool *loadable);
 
 #endif

@@ -13,6 +13,7 @@ typedef struct model_twin {
     const cod_folded *folded;
     const float *values;
     const char *int8; /**< ranges under the names of `from`, or NULL */
+    bool bf16;        /**< weights are rounded */
     graph_part part;
     cod_model to;
     named_tensor *tensors;  /**< [param count of `to`]; values NULL = not known yet */
@@ -137,7 +138,7 @@ static cod_status twin_write(const char *path, model_twin *twin, cod_arena *aren
         COD_TRY(ranges_translate(twin, arena, &int8));
     metadata[COD_MODEL_METADATA_COUNT] = (cod_st_text){COD_INT8_METADATA, int8};
     const cod_status status =
-        cod_tensors_write(path, twin->tensors, count, metadata, COD_MODEL_METADATA_COUNT + (int8 != NULL));
+        cod_tensors_write(path, twin->tensors, count, metadata, COD_MODEL_METADATA_COUNT + (int8 != NULL), twin->bf16);
     free(int8);
     *loadable = status == COD_OK;
     return status;
@@ -182,24 +183,24 @@ static cod_status bare_write(const char *path, const model_twin *twin, cod_arena
             tensor_add(tensors, &count, bias, layer->bias);
         }
     }
-    return cod_tensors_write(path, tensors, count, &metadata, 1);
+    return cod_tensors_write(path, tensors, count, &metadata, 1, twin->bf16);
 }
 
 cod_status cod_model_save_folded(const char *path, const cod_model *model, const float *values, const char *int8,
-                                 bool *loadable)
+                                 bool bf16, bool *loadable)
 {
     cod_arena arena = {0};
     cod_folded folded;
     COD_TRY(cod_model_fold(model, values, &folded));
     const cod_st_text extra = {COD_INT8_METADATA, int8};
-    model_twin twin = {.from = model, .folded = &folded, .values = values, .int8 = int8};
+    model_twin twin = {.from = model, .folded = &folded, .values = values, .int8 = int8, .bf16 = bf16};
     bool done = true;
     size_t norms = 0;
     for (size_t i = 0; i < folded.count; i++)
         norms += folded.layers[i].norm != NULL;
     cod_status status = cod_graph_part_find(model, &arena, &twin.part);
     if (status == COD_OK && norms == 0) {
-        status = cod_model_save(path, model, values, &extra, int8 != NULL);
+        status = cod_model_save_as(path, model, values, &extra, int8 != NULL, bf16);
     } else if (status == COD_OK) {
         done = false;
         status = twin_write(path, &twin, &arena, &done);

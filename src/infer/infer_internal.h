@@ -33,7 +33,10 @@ typedef struct named_tensor {
 } named_tensor;
 
 COD_MUST_CHECK cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size_t count,
-                                            const cod_st_text *metadata, size_t metadata_count);
+                                            const cod_st_text *metadata, size_t metadata_count, bool bf16);
+/** cod_model_save(), or with values rounded to bf16. */
+COD_MUST_CHECK cod_status cod_model_save_as(const char *path, const cod_model *model, const float *values,
+                                            const cod_st_text *extra, size_t extra_count, bool bf16);
 
 /** Kind and options named by the file's metadata; *kind is NULL when it names none. */
 COD_MUST_CHECK cod_status cod_model_metadata_read(const cod_st_file *file, cod_arena *arena,

@@ -34,8 +34,19 @@ static cod_status check_finite(const char *name, const float *values, size_t cou
     return COD_OK;
 }
 
+/** Makes it one of bf16, in the place of its f32. */
+static void round_tensor(cod_st_tensor *tensor, float *values, size_t count)
+{
+    uint16_t *rounded = (uint16_t *)(void *)values;
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t value = cod_bf16_from_f32(values[i]);
+        memcpy(&rounded[i], &value, sizeof value); /* behind what was read */
+    }
+    tensor->dtype = COD_ST_BF16;
+}
+
 cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size_t count, const cod_st_text *metadata,
-                             size_t metadata_count)
+                             size_t metadata_count, bool bf16)
 {
     cod_arena arena = {0};
     cod_status status = COD_OK;
@@ -49,6 +60,8 @@ cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size
         status = torch ? check_finite(param->name, tensors[i].values, param_elements(param)) : COD_ERR_MEMORY;
         if (status == COD_OK)
             cod_param_to_torch(param, tensors[i].values, torch, out[i].shape);
+        if (status == COD_OK && bf16)
+            round_tensor(&out[i], torch, param_elements(param));
     }
     if (status == COD_OK)
         status = cod_st_write(path, out, count, metadata, metadata_count);
@@ -59,7 +72,7 @@ cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size
 }
 
 static cod_status save(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
-                       size_t extra_count, cod_arena *arena)
+                       size_t extra_count, bool bf16, cod_arena *arena)
 {
     graph_part part;
     COD_TRY(cod_graph_part_find(model, arena, &part));
@@ -77,16 +90,22 @@ static cod_status save(const char *path, const cod_model *model, const float *va
     COD_TRY(cod_model_metadata(model->kind, model->options, arena, metadata));
     if (extra_count > 0)
         memcpy(metadata + COD_MODEL_METADATA_COUNT, extra, extra_count * sizeof *extra);
-    return cod_tensors_write(path, tensors, count, metadata, COD_MODEL_METADATA_COUNT + extra_count);
+    return cod_tensors_write(path, tensors, count, metadata, COD_MODEL_METADATA_COUNT + extra_count, bf16);
+}
+
+cod_status cod_model_save_as(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
+                             size_t extra_count, bool bf16)
+{
+    cod_arena arena = {0};
+    const cod_status status = save(path, model, values, extra, extra_count, bf16, &arena);
+    cod_arena_clear(&arena);
+    return status;
 }
 
 cod_status cod_model_save(const char *path, const cod_model *model, const float *values, const cod_st_text *extra,
                           size_t extra_count)
 {
-    cod_arena arena = {0};
-    const cod_status status = save(path, model, values, extra, extra_count, &arena);
-    cod_arena_clear(&arena);
-    return status;
+    return cod_model_save_as(path, model, values, extra, extra_count, false);
 }
 
 /** A growing list of tensor names for a message: the first few, then how many more. */
@@ -441,7 +460,7 @@ static cod_status set_save(const char *path, int set, const cod_graph *graph, co
         if (param->set == set)
             tensors[count++] = (named_tensor){*param, values + param->offset};
     }
-    const cod_status status = cod_tensors_write(path, tensors, count, NULL, 0);
+    const cod_status status = cod_tensors_write(path, tensors, count, NULL, 0, false);
     cod_arena_clear(&arena);
     return status;
 }

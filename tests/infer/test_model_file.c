@@ -448,7 +448,7 @@ static void folding_changes_nothing_that_is_computed(void **state)
     cod_shape out;
     bool loadable = false;
     const char *path = test_path("folded.safetensors");
-    assert_ok(cod_model_save_folded(path, &saved.model, saved.values, NULL, &loadable));
+    assert_ok(cod_model_save_folded(path, &saved.model, saved.values, NULL, false, &loadable));
     assert_true(loadable);
     assert_ok(cod_model_load(path, &folded));
     for (size_t i = 0; i < cod_graph_node_count(folded.model.graph); i++)
@@ -461,6 +461,31 @@ static void folding_changes_nothing_that_is_computed(void **state)
     free(input);
     free(before);
     free(after);
+    cod_saved_model_clear(&folded);
+    cod_saved_model_clear(&saved);
+}
+
+static void weights_are_rounded_on_demand(void **state)
+{
+    (void)state;
+    cod_saved_model saved = test_srresnet(12), folded, rounded;
+    const char *paths[] = {test_path("full.safetensors"), test_path("half.safetensors")};
+    long bytes[2];
+    for (int i = 0; i < 2; i++) {
+        assert_ok(cod_model_save_folded(paths[i], &saved.model, saved.values, NULL, i == 1, NULL));
+        FILE *file = fopen(paths[i], "rb");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 0, SEEK_END), 0);
+        bytes[i] = ftell(file);
+        fclose(file);
+    }
+    assert_ok(cod_model_load(paths[0], &folded));
+    assert_ok(cod_model_load(paths[1], &rounded));
+    const size_t count = cod_graph_layout(folded.model.graph).trainable;
+    assert_true(labs(bytes[0] - bytes[1] - 2 * (long)count) < 1024);
+    for (size_t i = 0; i < count; i++)
+        assert_true(rounded.values[i] == cod_f32_from_bf16(cod_bf16_from_f32(folded.values[i])));
+    cod_saved_model_clear(&rounded);
     cod_saved_model_clear(&folded);
     cod_saved_model_clear(&saved);
 }
@@ -480,7 +505,7 @@ static void folding_finds_just_the_norms_that_can_be_folded(void **state)
     assert_int_equal(folded.count, 7);
     cod_folded_clear(&folded);
     const char *path = test_path("odd.safetensors");
-    assert_ok(cod_model_save_folded(path, &odd.model, odd.values, NULL, &loadable));
+    assert_ok(cod_model_save_folded(path, &odd.model, odd.values, NULL, false, &loadable));
     assert_false(loadable);
     assert_ok(cod_st_open(path, &file));
     assert_null(cod_st_metadata(file, "codistill.model"));
@@ -546,6 +571,7 @@ int main(void)
         cmocka_unit_test(foreign_and_damaged_files_are_refused),
         cmocka_unit_test(damage_anywhere_never_crashes),
         cmocka_unit_test(folding_changes_nothing_that_is_computed),
+        cmocka_unit_test(weights_are_rounded_on_demand),
         cmocka_unit_test(folding_finds_just_the_norms_that_can_be_folded),
         cmocka_unit_test(what_onnx_cannot_say_is_not_written),
         cmocka_unit_test(weights_on_a_device_are_saved_and_loaded),
