@@ -63,17 +63,17 @@ static cod_view view(cod_dtype dtype, int64_t n, int64_t h, int64_t w, int64_t c
 }
 
 /** Forward, data gradient (written and added) and weight gradient of a padded convolution. */
-static void time_conv(cod_dtype dtype, int64_t size, int64_t in, int64_t out, int64_t kernel)
+static void time_conv(cod_dtype dtype, int64_t size, int64_t in, int64_t out, int64_t kernel, int stride)
 {
-    const cod_view x = view(dtype, 16, size, size, in), y = view(dtype, 16, size, size, out);
+    const cod_view x = view(dtype, 16, size, size, in), y = view(dtype, 16, size / stride, size / stride, out);
     const cod_view w = view(COD_F32, out, kernel, kernel, in), b = view(COD_F32, 1, 1, 1, out);
     const int pad = (int)kernel / 2;
-    const cod_op_attr attr = {.stride_h = 1, .stride_w = 1, .pad_h = pad, .pad_w = pad};
+    const cod_op_attr attr = {.stride_h = stride, .stride_w = stride, .pad_h = pad, .pad_w = pad};
     char what[96];
 #define TIME(label, ...)                                                                                               \
     do {                                                                                                               \
-        snprintf(what, sizeof what, "%s %dx%d %d->%d at %d %s", label, (int)kernel, (int)kernel, (int)in, (int)out,    \
-                 (int)size, cod_dtype_name(dtype));                                                                    \
+        snprintf(what, sizeof what, "%s %dx%d/%d %d->%d at %d %s", label, (int)kernel, (int)kernel, stride, (int)in,   \
+                 (int)out, (int)size, cod_dtype_name(dtype));                                                          \
         time_op((cod_op){.attr = attr, __VA_ARGS__}, what);                                                            \
     } while (0)
     TIME("forward", .kind = COD_OP_CONV2D, .inputs = {x, w, b}, .outputs = {y});
@@ -125,11 +125,13 @@ int main(int argc, char **argv)
     printf("%s\n", cod_cpu_backend.describe(device));
     const cod_dtype dtypes[] = {COD_BF16, COD_F32};
     for (int d = 0; d < (argc > 2 ? 2 : 1); d++) {
-        time_conv(dtypes[d], 24, 64, 64, 3);
-        time_conv(dtypes[d], 24, 64, 256, 3);
-        time_conv(dtypes[d], 48, 64, 256, 3);
-        time_conv(dtypes[d], 24, 3, 64, 9);
-        time_conv(dtypes[d], 96, 64, 3, 9);
+        time_conv(dtypes[d], 24, 64, 64, 3, 1);
+        time_conv(dtypes[d], 24, 64, 256, 3, 1);
+        time_conv(dtypes[d], 48, 64, 256, 3, 1);
+        time_conv(dtypes[d], 24, 3, 64, 9, 1);
+        time_conv(dtypes[d], 96, 64, 3, 9, 1);
+        for (int64_t size = 96, c = 64; size > 6; size /= 2, c *= 2) /* of SRGAN's discriminator */
+            time_conv(dtypes[d], size, c, c, 3, 2);
         time_rows(dtypes[d], 24, 64);
         time_rows(dtypes[d], 24, 256);
         time_rows(dtypes[d], 48, 256);
