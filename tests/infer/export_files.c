@@ -44,7 +44,8 @@ static void export_upscaler(const char *name, cod_saved_model saved)
 {
     assert_ok(cod_onnx_write(file_of(name, ".onnx"), &saved.model, saved.values));
     assert_ok(cod_model_save(file_of(name, ".safetensors"), &saved.model, saved.values, NULL, 0));
-    assert_ok(cod_model_save_folded(file_of(name, ".folded.safetensors"), &saved.model, saved.values, NULL, false, NULL));
+    assert_ok(
+        cod_model_save_folded(file_of(name, ".folded.safetensors"), &saved.model, saved.values, NULL, false, NULL));
     const bool any = cod_model_multiple(saved.model.kind, saved.model.options) == 1;
     run_write(name, &saved, 1, 24, any ? 17 : 18);
     run_write(name, &saved, 2, any ? 11 : 10, 40);

@@ -213,8 +213,8 @@ static void ranges_survive_files_and_folding(void **state)
     char *text = NULL;
     assert_ok(cod_int8_format(saved.model.graph, ranges, &text));
     assert_string_equal(text, saved.int8);
-    assert_ok(
-        cod_model_save_folded(test_path("folded.safetensors"), &saved.model, saved.values, saved.int8, false, &loadable));
+    assert_ok(cod_model_save_folded(test_path("folded.safetensors"), &saved.model, saved.values, saved.int8, false,
+                                    &loadable));
     assert_true(loadable);
     assert_ok(cod_model_load(test_path("folded.safetensors"), &folded));
     assert_non_null(folded.int8);
