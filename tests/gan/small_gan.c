@@ -443,7 +443,8 @@ void small_gan_compare_f32(const char *recipe, const char *base)
             const bool is_near = j.largest <= tolerance;
             near[b] += is_near;
             any = any || is_near;
-            for (size_t wrong = 0; is_near && finds_wrong_weight(&c, base, backends[b], wrong, tolerance);)
+            const bool faulted = is_near && backends[b] == &cod_cpu_backend; /* the faster one */
+            for (size_t wrong = 0; faulted && finds_wrong_weight(&c, base, backends[b], wrong, tolerance);)
                 wrong++;
         }
         near_cases += any;
