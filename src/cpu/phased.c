@@ -324,9 +324,9 @@ static void list_results(phased_state *s)
     }
 }
 
-/** Zeros before and behind the pixels of one direction, and how far apart lines (or pictures) are. */
-static void plan_axis(const phased_state *s, const cpu_axis axes[STRIDE], int64_t from, int64_t to, int64_t *before,
-                      int64_t *behind, int64_t *period)
+/** Of one direction, in which y has `y` pixels: zeros before and behind what is read, and how far apart lines (or pictures) are. */
+static void plan_axis(const phased_state *s, const cpu_axis axes[STRIDE], int64_t y, int64_t *before, int64_t *behind,
+                      int64_t *period)
 {
     *before = *behind = *period = 0;
     for (int phase = 0; phase < STRIDE; phase++) {
@@ -337,7 +337,7 @@ static void plan_axis(const phased_state *s, const cpu_axis axes[STRIDE], int64_
         }
     }
     for (int phase = 0; phase < STRIDE; phase++) {
-        const int64_t pixels = s->data ? from : axes[phase].pixels, results = s->data ? axes[phase].pixels : to;
+        const int64_t pixels = s->data ? y : axes[phase].pixels, results = s->data ? axes[phase].pixels : y;
         *period = cpu_greatest(*period, cpu_greatest(*before + pixels, results + *behind));
     }
 }
@@ -380,8 +380,8 @@ cod_status cpu_plan_phased(cod_plan *plan)
     COD_TRY(allocate(s));
     list_results(s);
     int64_t right;
-    plan_axis(s, s->high, y.h, y.h, &s->above, &s->below, &s->period);
-    plan_axis(s, s->wide, y.w, y.w, &s->left, &right, &s->pitch);
+    plan_axis(s, s->high, y.h, &s->above, &s->below, &s->period);
+    plan_axis(s, s->wide, y.w, &s->left, &right, &s->pitch);
     s->row_bytes = s->depth * 2;
     s->row_bytes += s->row_bytes % 128 == 0 ? 64 : 0; /* rows would share sets of the first-level cache */
     plan_chunk(s);

@@ -468,8 +468,7 @@ static void spans_that_cannot_be_resumed_are_refused(void **state)
                  net_init(&net, &cod_ref_backend, p.graph, &options, specs, 2, 10));
     net_clear(&net);
     specs[0].keeps[0] = specs[1].resumes[0];
-    specs[0].batch_statistics =
-        cod_set_of(MODEL); /* so that the critic's normalisation is folded there, and not in the other */
+    specs[0].batch_statistics = cod_set_of(MODEL); /* the critic goes by running statistics there alone */
     assert_fails(COD_ERR_ARGUMENT, "in another way than another program that keeps or resumes it",
                  net_init(&net, &cod_ref_backend, p.graph, &options, specs, 2, 10));
     net_clear(&net);
