@@ -151,6 +151,18 @@ static void blocks_of_integers_round_to_their_scale_and_keep_nan(void **state)
     }
 }
 
+static void large_allocations_are_zero_and_start_a_huge_page(void **state)
+{
+    (void)state;
+    enum { HUGE_PAGE = 2 << 20, BYTES = 2 * HUGE_PAGE + 1 };
+    void *memory = NULL;
+    assert_ok(cod_aligned_alloc(&memory, BYTES));
+    assert_int_equal((uintptr_t)memory % HUGE_PAGE, 0);
+    for (int i = 0; i < BYTES; i++)
+        assert_int_equal(((unsigned char *)memory)[i], 0);
+    cod_aligned_free(memory);
+}
+
 static void an_impossible_allocation_fails_with_a_reason(void **state)
 {
     (void)state;
@@ -356,6 +368,7 @@ int main(void)
         cmocka_unit_test(bf16_rounds_to_even_and_keeps_nan),
         cmocka_unit_test(blocks_of_integers_round_to_their_scale_and_keep_nan),
         cmocka_unit_test(arena_keeps_pointers_and_alignment),
+        cmocka_unit_test(large_allocations_are_zero_and_start_a_huge_page),
         cmocka_unit_test(an_impossible_allocation_fails_with_a_reason),
         cmocka_unit_test(options_default_format_and_read_back),
         cmocka_unit_test(options_refuse_what_does_not_fit),
