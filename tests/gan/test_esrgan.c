@@ -121,6 +121,12 @@ static void the_published_discriminators_have_their_tensors(void **state)
     }
 }
 
+static void each_step_in_f32_is_that_in_f64(void **state)
+{
+    (void)state;
+    small_gan_follow_f32("esrgan", BASE);
+}
+
 static void twenty_steps_in_f32_are_pytorchs(void **state)
 {
     (void)state;
@@ -144,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(generators_gradients_agree_with_differences),
                                        cmocka_unit_test(discriminators_gradients_hold_the_means),
                                        cmocka_unit_test(twenty_steps_are_pytorchs),
+                                       cmocka_unit_test(each_step_in_f32_is_that_in_f64),
                                        cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),
                                        cmocka_unit_test(passes_of_the_generator_are_counted),
                                        cmocka_unit_test(the_published_discriminators_have_their_tensors),

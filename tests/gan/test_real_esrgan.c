@@ -94,6 +94,12 @@ static void the_published_losses_are_weighted(void **state)
     cod_run_config_clear(&gan.config);
 }
 
+static void each_step_in_f32_is_that_in_f64(void **state)
+{
+    (void)state;
+    small_gan_follow_f32("real_esrgan", BASE PLAIN);
+}
+
 static void twenty_steps_in_f32_are_pytorchs(void **state)
 {
     (void)state;
@@ -201,9 +207,9 @@ static void the_penalty_is_weighted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(twenty_steps_are_pytorchs),
-        cmocka_unit_test(twenty_steps_in_f32_are_pytorchs), cmocka_unit_test(the_published_losses_are_weighted),
-        cmocka_unit_test(the_penalty_is_weighted),          cmocka_unit_test(losses_take_the_truth_that_is_asked_for),
-        cmocka_unit_test(contradictions_are_told)};
+        cmocka_unit_test(gradients_agree_with_differences),        cmocka_unit_test(twenty_steps_are_pytorchs),
+        cmocka_unit_test(each_step_in_f32_is_that_in_f64),         cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),
+        cmocka_unit_test(the_published_losses_are_weighted),       cmocka_unit_test(the_penalty_is_weighted),
+        cmocka_unit_test(losses_take_the_truth_that_is_asked_for), cmocka_unit_test(contradictions_are_told)};
     return cmocka_run_group_tests_name("real_esrgan", tests, set_up, cod_test_folder_remove);
 }

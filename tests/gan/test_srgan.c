@@ -133,6 +133,12 @@ static void twenty_steps_are_pytorchs(void **state)
     small_gan_compare("srgan", BASE, 4);
 }
 
+static void each_step_in_f32_is_that_in_f64(void **state)
+{
+    (void)state;
+    small_gan_follow_f32("srgan", BASE);
+}
+
 static void twenty_steps_in_f32_are_pytorchs(void **state)
 {
     (void)state;
@@ -185,6 +191,7 @@ int main(void)
                                        cmocka_unit_test(models_are_compared_by_pixels),
                                        cmocka_unit_test(nothing_of_the_generator_runs_twice),
                                        cmocka_unit_test(twenty_steps_are_pytorchs),
+                                       cmocka_unit_test(each_step_in_f32_is_that_in_f64),
                                        cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),
                                        cmocka_unit_test(contradictions_are_told)};
     return cmocka_run_group_tests_name("srgan", tests, set_up, cod_test_folder_remove);
