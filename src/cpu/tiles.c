@@ -40,6 +40,7 @@ typedef struct tiles_phase {
 typedef struct tiles_state {
     const cod_view *x, *dy;
     int64_t stride_h, stride_w;
+    int64_t shuffle; /**< dy's pixels are shuffled by this factor, or 1 */
     tiles_phase phases[MOST_STRIDE * MOST_STRIDE];
 } tiles_state;
 
@@ -61,8 +62,8 @@ bool cpu_tiles_fits(const cod_device *device, const cod_op *op)
     const cod_shape w = op->outputs[0].shape;
     const cod_op_attr *attr = &op->attr;
     return device->amx && device->native_bf16 && op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS && x->dtype == COD_BF16 &&
-           dy->dtype == COD_BF16 && cod_op_shuffle(attr) == 1 && w.h * w.w > 1 && w.w <= CPU_TILE &&
-           attr->stride_h <= MOST_STRIDE && attr->stride_w <= MOST_STRIDE &&
+           dy->dtype == COD_BF16 && (cod_op_shuffle(attr) == 1 || dy->shape.c % CPU_TILE == 0) && w.h * w.w > 1 &&
+           w.w <= CPU_TILE && attr->stride_h <= MOST_STRIDE && attr->stride_w <= MOST_STRIDE &&
            padding_fits(w.h, attr->pad_h, attr->stride_h) && padding_fits(w.w, attr->pad_w, attr->stride_w);
 #else
     (void)device, (void)op;
@@ -100,14 +101,18 @@ static const char *line_of(const tiles_run *run, const cod_view *view, int64_t l
            (image * view->shape.h + inside) * view->shape.w * view->pixel_stride * 2;
 }
 
-/** Line i of the planes. */
+/** Line i of the planes. Where pixels are shuffled, every r-th of every r-th line belongs to the same outputs. */
 static void layout_dy(const tiles_run *run, int64_t i, char *planes)
 {
     const tiles_phase *p = run->p;
     const cod_view *dy = run->s->dy;
-    const char *line = line_of(run, dy, run->first - p->top + i, 1, 0);
-    cpu_tile_planes(line, dy->pixel_stride * 2, line != NULL ? dy->shape.w : 0, p->margin, p->pitch, dy->shape.c,
-                    planes + i * p->pitch * 2, p->plane_bytes);
+    const int64_t r = run->s->shuffle, pixel_bytes = dy->pixel_stride * 2;
+    for (int64_t o = 0; o < r * r; o++) {
+        const char *line = line_of(run, dy, run->first - p->top + i, r, o / r);
+        cpu_tile_planes(line != NULL ? line + o % r * pixel_bytes : NULL, r * pixel_bytes,
+                        line != NULL ? dy->shape.w / r : 0, p->margin, p->pitch, dy->shape.c,
+                        planes + o * p->plane_bytes + i * p->pitch * 2, r * r * p->plane_bytes);
+    }
 }
 
 /** Line i of the pairs. */
@@ -241,7 +246,7 @@ static void run_phase(cod_plan *plan, const tiles_phase *p)
             run_chunk(&run);
         }
     }
-    cpu_parallel_for(plan->device, s->dy->shape.c, store_task, &run);
+    cpu_parallel_for(plan->device, plan->op.outputs[0].shape.n, store_task, &run);
 }
 
 static cod_status tiles_run_plan(cod_plan *plan)
@@ -267,17 +272,18 @@ static void choose_chunk(tiles_phase *p, int64_t images)
 static void plan_phase(const cod_plan *plan, tiles_phase *p)
 {
     const tiles_state *s = plan->state;
-    const cod_shape w = plan->op.outputs[0].shape, dy = s->dy->shape;
+    const cod_shape w = plan->op.outputs[0].shape;
+    const int64_t high = s->dy->shape.h / s->shuffle, wide = s->dy->shape.w / s->shuffle;
     p->top = p->high.taps - 1 - p->high.pad, p->margin = p->wide.taps - 1 - p->wide.pad;
-    p->pitch = round_up(cpu_greatest(p->wide.pixels + p->wide.pad, p->margin + dy.w), 2);
-    p->period = cpu_greatest(p->high.pixels + p->high.pad, p->top + dy.h);
+    p->pitch = round_up(cpu_greatest(p->wide.pixels + p->wide.pad, p->margin + wide), 2);
+    p->period = cpu_greatest(p->high.pixels + p->high.pad, p->top + high);
     p->inputs = round_up(w.c, CPU_TILE) / CPU_TILE, p->outputs = round_up(w.n, CPU_TILE) / CPU_TILE;
     p->by_column = w.n < CPU_TILE && w.n < p->wide.taps;
     p->groups = p->by_column ? w.n : p->outputs;
     p->taps = p->by_column ? p->high.taps : p->high.taps * p->wide.taps;
     const int64_t tasks = p->groups * ((p->inputs + 1) / 2);
     p->parts = cpu_least((p->taps + 1) / 2, (plan->device->threads + tasks - 1) / tasks);
-    choose_chunk(p, dy.n);
+    choose_chunk(p, s->dy->shape.n);
     p->block_bytes = round_up(p->lines * p->pitch, CPU_TILE_PIXELS) / CPU_TILE_PIXELS * CPU_TILE_BYTES;
     p->plane_bytes = round_up(((p->lines + p->high.taps - 1) * p->pitch + SLACK) * 2, 64);
     p->plane_bytes += p->plane_bytes / 64 % 2 == 0 ? 64 : 0; /* planes would share sets of the first-level cache */
@@ -295,7 +301,7 @@ cod_status cpu_plan_tiles(cod_plan *plan)
     const cod_op *op = &plan->op;
     const cod_shape w = op->outputs[0].shape;
     s->x = &op->inputs[0], s->dy = &op->inputs[1];
-    s->stride_h = op->attr.stride_h, s->stride_w = op->attr.stride_w;
+    s->stride_h = op->attr.stride_h, s->stride_w = op->attr.stride_w, s->shuffle = cod_op_shuffle(&op->attr);
     plan->run = tiles_run_plan;
     for (int64_t i = 0; i < s->stride_h * s->stride_w; i++) {
         tiles_phase *p = &s->phases[i];

@@ -112,6 +112,18 @@ static double *run(cod_test_device on, cod_op op, double poison)
     return result;
 }
 
+static void assert_refs_bits(const cod_op *op, int i, bool gaps)
+{
+    assert_true(cpu_tiles_fits(test_cpu.device, op));
+    double *expected = run(test_ref, *op, 0), *actual = run(test_cpu, *op, 0);
+    for (int64_t k = 0; k < cod_shape_count(op->outputs[0].shape); k++)
+        if (!(actual[k] == expected[k]))
+            fail_msg("layer %d%s: element %d is %g, not %g", i, gaps ? ", with gaps" : "", (int)k, actual[k],
+                     expected[k]);
+    free(expected);
+    free(actual);
+}
+
 /** Dense, and with gaps between pixels and added to what was there. */
 static void layers_have_refs_bits(void **state)
 {
@@ -119,14 +131,26 @@ static void layers_have_refs_bits(void **state)
     for (int i = 0; i < LAYERS; i++) {
         for (int gaps = 0; gaps < 2; gaps++) {
             const cod_op op = gradient(&layers[i], gaps != 0);
-            assert_true(cpu_tiles_fits(test_cpu.device, &op));
-            double *expected = run(test_ref, op, 0), *actual = run(test_cpu, op, 0);
-            for (int64_t k = 0; k < cod_shape_count(op.outputs[0].shape); k++)
-                if (!(actual[k] == expected[k]))
-                    fail_msg("layer %d%s: element %d is %g, not %g", i, gaps ? ", with gaps" : "", (int)k, actual[k],
-                             expected[k]);
-            free(expected);
-            free(actual);
+            assert_refs_bits(&op, i, gaps != 0);
+        }
+    }
+}
+
+static void shuffled_pixels_have_refs_bits(void **state)
+{
+    (void)state;
+    static const layer shuffled[] = {{2, 5, 7, 16, 64, 3, 3, 1, 1, 1, 1},
+                                     {2, 9, 11, 31, 64, 4, 4, 1, 1, 2, 2},
+                                     {3, 17, 90, 20, 288, 3, 3, 1, 1, 1, 1}};
+    static const int64_t factors[] = {2, 2, 3};
+    for (int i = 0; i < 3; i++) {
+        for (int gaps = 0; gaps < 2; gaps++) {
+            cod_op op = gradient(&shuffled[i], gaps != 0);
+            const cod_shape y = op.inputs[1].shape;
+            const int64_t r = factors[i];
+            op.attr.factor = (int)r;
+            op.inputs[1] = view_of(COD_BF16, (cod_shape){y.n, y.h * r, y.w * r, y.c / (r * r)}, gaps ? 3 : 0);
+            assert_refs_bits(&op, i, gaps != 0);
         }
     }
 }
@@ -234,7 +258,7 @@ static void what_does_not_fit_is_refused(void **state)
     assert_refused(&other);
     other = op, other.attr.pad_w = 3;
     assert_refused(&other);
-    other = op, other.attr.factor = 2;
+    other = op, other.attr.factor = 2, other.inputs[1].shape.c = 8; /* shuffled channels that fill no tile */
     assert_refused(&other);
     other = op, other.inputs[0].dtype = COD_F32;
     assert_refused(&other);
@@ -302,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_have_refs_bits),
+        cmocka_unit_test(shuffled_pixels_have_refs_bits),
         cmocka_unit_test_setup_teardown(strided_convolutions_agree_with_ref, force_phased, force_tiles),
         cmocka_unit_test(infinite_values_stay_in_their_channels),
         cmocka_unit_test(threads_do_not_change_bits),
