@@ -34,6 +34,9 @@ void small_gan_refuse(const char *words, const char *message);
 void small_gan_build(const char *words, small_gan *gan);
 /** Compiles its programs, each with its losses among its outputs, and `more` ones; random weights, but for files. */
 void small_gan_compile(small_gan *gan, const cod_program_spec *more, size_t count);
+/** The same on a backend, in f64 (`ref` alone) or f32. */
+void small_gan_compile_on(small_gan *gan, const cod_backend *backend, cod_dtype activation,
+                          const cod_program_spec *more, size_t count);
 void small_gan_clear(small_gan *gan);
 
 const cod_sub_step *small_gan_step(const small_gan *gan, const char *name);
