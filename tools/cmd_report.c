@@ -1,40 +1,82 @@
-/* `codistill report`: the page of a comparison, written anew. */
+/* `codistill report`: the page of a comparison or of a training run, written anew. */
 #include "tools/cmd.h"
 
+#include "io/file.h"
 #include "report/report.h"
 #include "tools/arguments.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+enum { WATCH_S = 5 };
 
 static const char help[] =
-    "usage: codistill report FOLDER\n\n"
-    "Writes the report of a comparison anew: FOLDER/report.html, one page that needs nothing else, and its plots as "
-    "PNG files\n"
-    "beside it, from FOLDER/compare.json, which `codistill compare` left there. It trains nothing.\n\n"
+    "usage: codistill report FOLDER [--watch]\n\n"
+    "Writes a page anew, FOLDER/report.html, which needs nothing else. It trains nothing. FOLDER is\n"
+    "  of a comparison  the one that `codistill compare` names at its end: the page is made from compare.json, and "
+    "plots\n"
+    "                   also become PNG files beside it\n"
+    "  of a run         the one that `codistill train` writes to: curves of quality, losses, what each group learned "
+    "from\n"
+    "                   which other, speed, and pictures; also while the run goes on\n\n"
+    "  --watch  of a run: writes the page every 5 seconds until the run has finished, and the browser loads it anew\n"
     "  --help\n";
 
-static cod_status write_report(const char *folder)
+/** Writes the page until the run has finished. A run that has just begun has nothing to show yet. */
+static cod_status watch(const char *folder)
+{
+    bool finished = false, told = false;
+    for (;;) {
+        const cod_status status = cod_report_write_run(folder, WATCH_S, &finished);
+        if (status != COD_OK && status != COD_ERR_IO)
+            return status;
+        if (status == COD_OK && !told) {
+            printf("open %s/report.html in a browser; Ctrl-C ends this, the run goes on\n", folder);
+            fflush(stdout);
+            told = true;
+        }
+        if (finished)
+            return status;
+        sleep(WATCH_S);
+    }
+}
+
+static cod_status write_report(cod_arena *arena, const char *folder, bool watched)
 {
     struct stat state;
+    bool finished;
     if (stat(folder, &state) != 0)
-        return cod_fail(COD_ERR_ARGUMENT, "there is no folder '%s'; `codistill compare` prints the one that it writes",
-                        folder);
-    COD_REQUIRE(S_ISDIR(state.st_mode), "'%s' is no folder; name the one that holds compare.json", folder);
-    return cod_report_write(folder);
+        return cod_fail(
+            COD_ERR_ARGUMENT,
+            "there is no folder '%s'; `codistill compare` prints the one that it writes, and of a run it is "
+            "OUTPUT/NAME",
+            folder);
+    COD_REQUIRE(S_ISDIR(state.st_mode), "'%s' is no folder; name the one that holds compare.json or a run", folder);
+    const char *comparison = cod_path_join(arena, folder, "compare.json");
+    const char *run = cod_path_join(arena, folder, "config.yaml");
+    COD_REQUIRE_MEMORY(comparison);
+    COD_REQUIRE_MEMORY(run);
+    const bool is_run = cod_file_exists(run) && !cod_file_exists(comparison);
+    COD_REQUIRE(is_run || !watched, "'%s' is no run's folder, and only a run can be watched", folder);
+    return watched ? watch(folder) : is_run ? cod_report_write_run(folder, 0, &finished) : cod_report_write(folder);
 }
 
 int cod_cmd_report(int argc, char **argv)
 {
-    const int code = cod_arguments_parse(argc, argv, help, NULL, 0, NULL, NULL);
+    bool watched = false;
+    cod_arena arena = {0};
+    const cod_argument own[] = {{.name = "watch", .flag = &watched}};
+    const int code = cod_arguments_parse(argc, argv, help, own, 1, NULL, NULL);
     if (code >= 0)
         return code;
     if (argc == optind)
-        return cod_cmd_usage(argv[0], "FOLDER is missing: where compare.json is");
+        return cod_cmd_usage(argv[0], "FOLDER is missing: a comparison's, or a run's");
     if (argc - optind > 1)
         return cod_cmd_usage(argv[0], "one FOLDER is wanted, not also '%s'", argv[optind + 1]);
-    const cod_status status = write_report(argv[optind]);
+    const cod_status status = write_report(&arena, argv[optind], watched);
+    cod_arena_clear(&arena);
     if (status != COD_OK)
         return cod_cmd_failed(status);
     printf("written to %s/report.html\n", argv[optind]);

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "core/log.h"
 #include "io/file.h"
+#include "report/report.h"
 #include "tools/arguments.h"
 #include "tools/display.h"
 #include "tools/launch.h"
@@ -161,6 +162,16 @@ static void give_up(void *comm, cod_status why)
     end_job(comm, why);
 }
 
+/** Writes the page of a run that has finished; one that another job has yet to end has no summary. */
+static void write_page(const char *folder)
+{
+    bool finished = false;
+    if (cod_report_write_run(folder, 0, &finished) != COD_OK)
+        cod_log_warn("the run's page is not written: %s", cod_error_message());
+    else if (finished)
+        cod_log_info("the run's page: %s/report.html", folder);
+}
+
 static int train_joined(const train_arguments *arguments)
 {
     cod_comm *comm = NULL;
@@ -201,6 +212,8 @@ static int train_joined(const train_arguments *arguments)
     cod_file_log_close(log.file);
     if (status != COD_OK)
         end_job(comm, status);
+    if (cod_comm_rank(comm) == 0 && ending == COD_TRAIN_FINISHED)
+        write_page(log.folder);
     cod_display_close();
     if (cod_comm_rank(comm) == 0)
         cod_launch_tell_exit_code(COD_EXIT_OK);

@@ -29,7 +29,7 @@ typedef struct command {
 static const command commands[] = {
     {"train", "train a configuration, alone or as a job of many ranks", cod_cmd_train},
     {"compare", "train a configuration with several strategies and compare them", cod_cmd_compare},
-    {"report", "write the report of a comparison anew", cod_cmd_report},
+    {"report", "write the page of a comparison or of a run", cod_cmd_report},
     {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
     {"data", "show samples that a configuration would train on", cod_cmd_data},
     {"eval", "measure a model: PSNR, SSIM and more on pictures, or how well it tells classes", cod_cmd_eval},

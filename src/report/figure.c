@@ -86,10 +86,11 @@ static cod_status add(cod_report *report, const cod_drawing *drawing, const char
     fputs("<figure>\n", report->out);
     cod_drawing_write(drawing, report->out, false);
     fprintf(report->out, "<figcaption>%s%s", caption, caption[0] != '\0' ? " " : "");
-    if (cod_report_png_available())
+    const bool with_png = cod_report_png_available() && !report->page_alone;
+    if (with_png)
         fprintf(report->out, FILE_BEFORE "%s" FILE_AFTER, file);
     fputs("</figcaption>\n</figure>\n", report->out);
-    return cod_report_png_available() ? write_png(report, drawing, file) : COD_OK;
+    return with_png ? write_png(report, drawing, file) : COD_OK;
 }
 
 cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing, const char *file,

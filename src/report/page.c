@@ -47,6 +47,7 @@ static const char style[] =
     ".crops{display:flex;flex-wrap:wrap;gap:16px}\n.crop figcaption{line-height:1.3;max-width:200px}\n"
     ".crop img{display:block;image-rendering:pixelated;max-width:none;width:calc(var(--w)*var(--wide)*1px);"
     "height:calc(var(--h)*var(--wide)*1px)}\n.crop .warning{max-width:200px}\n"
+    ".picture{margin:0 0 16px}.picture img{max-width:100%;height:auto}\n"
     "details{margin:12px 0}\nsummary{cursor:pointer}\n"
     "pre{overflow:auto;max-height:32em;background:var(--panel);border-radius:8px;padding:12px 16px;font-size:.8125rem;"
     "line-height:1.4;overflow-wrap:normal}\ncode,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace}\n"
@@ -68,21 +69,30 @@ static void write_time(FILE *out, const char *text)
         cod_markup(out, text);
 }
 
-static void write_head(cod_report *report)
+void cod_report_head(cod_report *report, const char *title)
 {
-    const cod_report_data *data = report->data;
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
-          "'unsafe-inline'\">\n<title>",
+          "'unsafe-inline'\">\n",
           report->out);
-    cod_markup(report->out, data->title);
+    if (report->refresh_s > 0)
+        fprintf(report->out, "<meta http-equiv=\"refresh\" content=\"%d\">\n", report->refresh_s);
+    fputs("<title>", report->out);
+    cod_markup(report->out, title);
     fputs("</title>\n<style>\n", report->out);
     cod_drawing_style(report->out);
     fputs(style, report->out);
     fputs("</style>\n</head>\n<body>\n<main>\n<h1>", report->out);
-    cod_markup(report->out, data->title);
-    fprintf(report->out, "</h1>\n<p class=\"about\">%zu arm%s", data->arm_count, data->arm_count == 1 ? "" : "s");
+    cod_markup(report->out, title);
+    fputs("</h1>\n", report->out);
+}
+
+static void write_head(cod_report *report)
+{
+    const cod_report_data *data = report->data;
+    cod_report_head(report, data->title);
+    fprintf(report->out, "<p class=\"about\">%zu arm%s", data->arm_count, data->arm_count == 1 ? "" : "s");
     if (data->budget[0] != '\0') {
         fputs(", ", report->out);
         cod_markup(report->out, data->budget);
@@ -139,7 +149,7 @@ cod_status cod_report_failures(cod_report *report)
     return COD_OK;
 }
 
-static void write_fact(cod_report *report, const char *name, const char *fact)
+void cod_report_fact(cod_report *report, const char *name, const char *fact)
 {
     if (fact[0] == '\0')
         return;
@@ -149,7 +159,7 @@ static void write_fact(cod_report *report, const char *name, const char *fact)
 }
 
 /** A word as a shell takes it. */
-static void write_shell_word(cod_report *report, const char *word)
+void cod_report_shell_word(cod_report *report, const char *word)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+,:=@%";
     char *quoted = cod_arena_alloc(report->arena, 4 * strlen(word) + 3);
@@ -174,25 +184,25 @@ static void write_making(cod_report *report)
 {
     const cod_report_data *data = report->data;
     fputs("<section id=\"making\">\n<h2>How it was made</h2>\n<dl>\n", report->out);
-    write_fact(report, "Machine", data->machine);
-    write_fact(report, "Codistill", data->version);
-    write_fact(report, "Made", data->created);
-    write_fact(report, "Budget", data->budget);
-    write_fact(report, "Configuration", data->config);
+    cod_report_fact(report, "Machine", data->machine);
+    cod_report_fact(report, "Codistill", data->version);
+    cod_report_fact(report, "Made", data->created);
+    cod_report_fact(report, "Budget", data->budget);
+    cod_report_fact(report, "Configuration", data->config);
     if (data->config[0] != '\0') {
         fputs("<dt>To repeat it</dt><dd><code>codistill compare ", report->out);
-        write_shell_word(report, data->config);
+        cod_report_shell_word(report, data->config);
         fputs("</code></dd>\n", report->out);
     }
     fputs("<dt>To write this page anew</dt><dd><code>codistill report ", report->out);
-    write_shell_word(report, report->folder);
+    cod_report_shell_word(report, report->folder);
     fputs("</code></dd>\n</dl>\n", report->out);
     if (data->config_text[0] != '\0') {
         fputs("<details><summary>The configuration, as resolved</summary>\n<pre>", report->out);
         cod_markup(report->out, data->config_text);
         fputs("</pre></details>\n", report->out);
     }
-    fputs("</section>\n</main>\n</body>\n</html>\n", report->out);
+    fputs("</section>\n", report->out);
 }
 
 static cod_status write_sections(cod_report *report)
@@ -228,13 +238,14 @@ static cod_status replace_page(const cod_report *report, const char *text, size_
     return status;
 }
 
-static cod_status write_page(cod_report *report)
+cod_status cod_report_write_page(cod_report *report, cod_status (*sections)(cod_report *report))
 {
     char *text = NULL;
     size_t bytes = 0;
     report->out = open_memstream(&text, &bytes);
     COD_REQUIRE_MEMORY(report->out);
-    cod_status status = write_sections(report);
+    cod_status status = sections(report);
+    fputs("</main>\n</body>\n</html>\n", report->out);
     const bool failed = ferror(report->out) != 0, unfinished = fclose(report->out) != 0;
     if (status == COD_OK && (failed || unfinished))
         status = cod_fail(COD_ERR_MEMORY, "no memory for the report");
@@ -251,7 +262,7 @@ cod_status cod_report_write(const char *folder)
     if (status == COD_OK) {
         cod_report report = {
             .data = &data, .folder = folder, .arena = &data.arena, .target = cod_report_find_target(&data)};
-        status = write_page(&report);
+        status = cod_report_write_page(&report, write_sections);
         if (status == COD_OK && !cod_report_png_available() && report.drawings > 0)
             cod_log_warn("plots are not also written as PNG files: this build has no librsvg (librsvg2-dev)");
     }

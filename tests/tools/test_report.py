@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The report of a comparison, from comparisons made up: python3 test_report.py CODISTILL [CASE ...]"""
+"""The report of a comparison, from comparisons made up, and the page of a run: python3 test_report.py CODISTILL [CASE ...]"""
 
 import base64
 import copy
@@ -9,6 +9,7 @@ import os
 import random
 import re
 import sys
+import time
 
 import browser
 import report_support as made
@@ -220,7 +221,7 @@ def broken(bench):
         check(result.code == code and part in result.err and result.out == "", f"expected exit code {code} and '{part}'", result)
     bench.write("file", "")
     os.makedirs(bench.path("empty"))
-    fails(2, "FOLDER is missing")
+    fails(2, "FOLDER is missing: a comparison's, or a run's")
     fails(2, "one FOLDER is wanted, not also 'b'", "a", "b")
     fails(2, "there is no option --fast", "--fast")
     fails(2, "there is no folder 'absent'", "absent")
@@ -241,6 +242,54 @@ def broken(bench):
     fails(1, "sealed/report.html", "sealed")
     result = bench.run("report", "--help")
     check(result.code == 0 and "FOLDER/report.html" in result.out, "help", result)
+
+
+def two_groups(bench, name):
+    """Trains two groups that learn from each other. @return what was printed"""
+    return bench.trained(f"name={name}", "train.strategy=codistill", "cluster.groups=2", "train.steps=40", "eval.every=20", "log.every=10",
+                         "exchange.period=5", "distill.weight=0.1").err
+
+
+def run_page(bench, folder):
+    with open(bench.path(folder, "report.html"), encoding="utf-8") as file:
+        return Page(file.read())
+
+
+def runs(bench):
+    """The page of a training: at its end, anew, while it goes on with a line half written, and watched until the end."""
+    told = two_groups(bench, "t")
+    check("the run's page: runs/t/report.html" in told, f"the path is not told: {told}")
+    page = run_page(bench, "runs/t")
+    says(page, "Finished after 40 steps. final.safetensors is group", "Quality on held-out data", "Losses", "Exchange between groups", "Staleness",
+         "Gain", "Disagreement", "group 0 from 1", "group 1 from 0", "Time of a step", "codistill report runs/t", "period: 5")
+    check(len(page.images) > 0, "no pictures")
+    check(pngs(bench, "runs/t") == [], "PNG files of a run's page")
+    summary = bench.read("runs/t/summary.json")
+    os.remove(bench.path("runs/t/summary.json"))
+    with open(bench.path("runs/t/metrics.0.jsonl"), "a") as file:
+        file.write('{"step": 41, "group": 0, "loss": 0.1}\nno row\n{"step": 20, "task_loss": 1e300}\n{"step": 22, "ta')
+    check(bench.run("report", "runs/t").code == 0, "a run that goes on")
+    page = run_page(bench, "runs/t")
+    says(page, "Not finished: step 40 so far.")  # of group 1; group 0 went back to step 20
+    check("Finished" not in page.text and b"http-equiv=\"refresh\"" not in bench.read("runs/t/report.html"), "finished, or loaded anew")
+    watcher = bench.start("report", "runs/t", "--watch")
+    deadline = time.monotonic() + 30
+    while b"http-equiv=\"refresh\"" not in bench.read("runs/t/report.html") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    check(watcher.poll() is None, "it does not wait for the run's end")
+    bench.write("runs/t/summary.json", summary)
+    result = bench.wait(watcher, ["report", "--watch"])
+    check(result.code == 0 and "open runs/t/report.html in a browser" in result.out, "watching", result)
+    check(b"http-equiv=\"refresh\"" not in bench.read("runs/t/report.html"), "the page of a finished run is loaded anew")
+    bench.write("runs/t/summary.json", '{"name": ')
+    result = bench.run("report", "runs/t")
+    check(result.code == 1 and "runs/t/summary.json: " in result.err, "a summary that is no JSON", result)
+    bench.write("begun/config.yaml", "name: begun\n")
+    result = bench.run("report", "begun")
+    check(result.code == 1 and "'begun' holds no metrics.GROUP.jsonl: the run has told nothing yet" in result.err, "nothing yet", result)
+    bench.write("c/compare.json", "{}")
+    result = bench.run("report", "c", "--watch")
+    check(result.code == 2 and "only a run can be watched" in result.err, "a comparison that is watched", result)
 
 
 def mutate(rng, value, share):
@@ -311,8 +360,10 @@ def in_browser(bench):
     documents["many"]["baseline"] = "allreduce_0"
     view = browser.Browser(program, bench.path("tmp"))
     try:
-        for name, document in documents.items():
-            written(bench, name, document)
+        two_groups(bench, "run")
+        for name, document in [*documents.items(), ("runs/run", None)]:
+            if document is not None:
+                written(bench, name, document)
             for width in (1280, 390):
                 for dark in (False, True):
                     where = f"{name}, {width} px, {'dark' if dark else 'light'}"
@@ -324,7 +375,7 @@ def in_browser(bench):
                     check(light["paper"] < 0.05 if dark else light["paper"] > 0.8, f"{where}: paper {light}")
                     check(light["text"] >= 4.5 and light["drawn"] >= 3, f"{where}: contrast {light}")  # WCAG 2.1, 1.4.3 and 1.4.11
                     if shots or name == "pictures":
-                        path = os.path.join(shots or bench.path("shots"), f"{name}-{width}-{'dark' if dark else 'light'}.png")
+                        path = os.path.join(shots or bench.path("shots"), f"{name.replace('/', '-')}-{width}-{'dark' if dark else 'light'}.png")
                         view.screenshot(path)
                         check(os.path.getsize(path) > 50000, f"{where}: an empty screenshot")
     finally:
@@ -332,7 +383,7 @@ def in_browser(bench):
 
 
 CASES = {"classification": classification, "removed": removed, "verdicts": verdicts, "crossing": crossing, "pictures": pictures, "incomplete": incomplete,
-         "hostile": hostile, "broken": broken, "mutated": mutated(range(12)), "mutated-few": mutated(range(12, 15)), "browser": in_browser}
+         "hostile": hostile, "broken": broken, "runs": runs, "mutated": mutated(range(12)), "mutated-few": mutated(range(12, 15)), "browser": in_browser}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,321 @@
+/* The page of one training run: its state, quality, losses, teachers, speed and pictures, also while it goes on. */
+#include "report/report.h"
+
+#include "report/report_internal.h"
+#include "report/run_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_POINTS = 400, MOST_LINES = 12, MOST_LOSSES = 24 };
+
+/** A number of a row, NaN = it has none. @param peer  a peer's entry, or NULL */
+typedef double (*reader)(const cod_json_value *row, const cod_json_value *peer, const char *key);
+
+/** A plot of a line for each group, or for each peer of each group. */
+typedef struct plot {
+    const char *key, *title, *y_label;
+    reader read;
+    bool of_peers, logarithmic;
+} plot;
+
+static double number_of(const cod_json_value *row, const cod_json_value *peer, const char *key)
+{
+    return cod_json_get_number(cod_json_get(peer != NULL ? peer : row, key), NAN);
+}
+
+/** How much less a teacher's loss was than the student's, on the same batches. */
+static double gain_of(const cod_json_value *row, const cod_json_value *peer, const char *key)
+{
+    (void)key;
+    return number_of(row, peer, "student_loss") - number_of(row, peer, "teacher_loss");
+}
+
+static const cod_json_value *peer_of(const cod_json_value *row, int group)
+{
+    const cod_json_value *peers = cod_json_get(row, "peers");
+    for (const cod_json_value *peer = cod_json_first(peers); peer != NULL; peer = cod_json_next(peer))
+        if ((int)cod_json_get_number(cod_json_get(peer, "group"), -1) == group)
+            return peer;
+    return NULL;
+}
+
+/** Adds a group's line, or that of one of its peers, where it has points. At most MOST_POINTS of many stay, the last among them. */
+static cod_status add_line(cod_report *report, const plot *p, const cod_run_group *group, int peer, cod_line *lines,
+                           size_t *count)
+{
+    double *x = cod_arena_alloc(report->arena, (2 * group->count + 2) * sizeof *x), *y = x + group->count + 1;
+    size_t points = 0, kept = 0;
+    if (*count == MOST_LINES)
+        return COD_OK;
+    COD_REQUIRE_MEMORY(x);
+    for (size_t i = 0; i < group->count; i++) {
+        const cod_json_value *entry = p->of_peers ? peer_of(group->rows[i], peer) : NULL;
+        const double value = p->of_peers && entry == NULL ? NAN : p->read(group->rows[i], entry, p->key);
+        if (!(fabs(value) < 1e18) || (p->logarithmic && value <= 0))
+            continue;
+        x[points] = number_of(group->rows[i], NULL, "step");
+        y[points++] = value;
+    }
+    const size_t stride = points / MOST_POINTS + 1;
+    for (size_t i = (points - 1) % stride; i < points; i += stride, kept++)
+        x[kept] = x[i], y[kept] = y[i];
+    if (points == 0)
+        return COD_OK;
+    lines[*count] = (cod_line){.name = p->of_peers ? cod_report_text(report, "group %d from %d", group->group, peer)
+                                                   : cod_report_text(report, "group %d", group->group),
+                               .style = *count,
+                               .count = kept,
+                               .x = x,
+                               .y = y};
+    (*count)++;
+    return COD_OK;
+}
+
+/** A plot, or nothing where no row has its number. @param[in,out] any  whether the section has one; the first opens it */
+static cod_status add_plot(cod_report *report, const plot *p, const char *section, const char *note, bool *any)
+{
+    const cod_run_data *run = report->run;
+    cod_line lines[MOST_LINES];
+    cod_drawing drawing;
+    size_t count = 0;
+    for (size_t i = 0; i < run->group_count; i++) {
+        for (size_t k = 0; p->of_peers && k < run->group_count; k++)
+            if (k != i)
+                COD_TRY(add_line(report, p, &run->groups[i], run->groups[k].group, lines, &count));
+        if (!p->of_peers)
+            COD_TRY(add_line(report, p, &run->groups[i], -1, lines, &count));
+    }
+    if (count == 0)
+        return COD_OK;
+    if (!*any) {
+        fprintf(report->out, "<section>\n<h2>%s</h2>\n", section);
+        if (note != NULL)
+            fprintf(report->out, "<p class=\"note\">%s</p>\n", note);
+        fputs("<div class=\"figures\">\n", report->out);
+    }
+    *any = true;
+    const cod_line_plot drawn = {.title = p->title,
+                                 .x_label = "steps",
+                                 .y_label = p->y_label,
+                                 .lines = lines,
+                                 .count = count,
+                                 .y_log = p->logarithmic,
+                                 .few_marks = true,
+                                 .x_low = 0,
+                                 .y_low = NAN,
+                                 .y_high = NAN};
+    const cod_status status = cod_line_plot_draw(&drawn, report->drawings++, &drawing);
+    return cod_report_add_figure(report, status, &drawing, "", "");
+}
+
+static cod_status add_plots(cod_report *report, const plot *plots, size_t count, const char *section, const char *note)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++)
+        COD_TRY(add_plot(report, &plots[i], section, note, &any));
+    if (any)
+        fputs("</div>\n</section>\n", report->out);
+    return COD_OK;
+}
+
+static cod_status write_quality(cod_report *report)
+{
+    static const plot plots[] = {
+        {"psnr_y", "PSNR of the Y channel", "dB", number_of, false, false},
+        {"ssim_y", "SSIM of the Y channel", "1 is best", number_of, false, false},
+        {"niqe", "NIQE", "lower is better", number_of, false, false},
+        {"pi", "Perceptual index", "lower is better", number_of, false, false},
+        {"lpips", "LPIPS", "lower is better", number_of, false, false},
+        {"accuracy", "Accuracy", "%", number_of, false, false},
+        {"cross_entropy", "Cross-entropy", "nats", number_of, false, false},
+        {"calibration_error", "Calibration error", "%", number_of, false, false},
+    };
+    return add_plots(report, plots, sizeof plots / sizeof plots[0], "Quality on held-out data", NULL);
+}
+
+/** The losses of a recipe that has several, by the keys "loss.NAME" of a row; else the one that it has. */
+static cod_status write_losses(cod_report *report)
+{
+    plot plots[MOST_LOSSES + 1] = {
+        {"task_loss", "Loss of the task", "mean since the row before", number_of, false, false}};
+    const cod_run_group *first = &report->run->groups[0];
+    size_t count = 0;
+    const cod_json_value *row = first->count > 0 ? first->rows[first->count - 1] : NULL;
+    for (const cod_json_value *v = cod_json_first(row); v != NULL && count < MOST_LOSSES; v = cod_json_next(v)) {
+        const char *key = cod_json_key(v);
+        if (key == NULL || strncmp(key, "loss.", 5) != 0)
+            continue;
+        plots[count++] = (plot){
+            key, cod_report_text(report, "Loss: %s", key + 5), "mean since the row before", number_of, false, false};
+    }
+    return add_plots(report, plots, count > 0 ? count : 1, "Losses", NULL);
+}
+
+static cod_status write_teachers(cod_report *report)
+{
+    static const plot plots[] = {
+        {"staleness_steps", "Staleness", "steps behind; negative: ahead", number_of, true, false},
+        {"gain", "Gain", "student's loss less the teacher's", gain_of, true, false},
+        {"distill_loss", "Disagreement", "distance from the teachers' predictions", number_of, false, false},
+        {"weight", "Weight of each teacher's loss", "in the student's", number_of, true, false},
+        {"merges", "Merges", "of a peer's weights, so far", number_of, false, false},
+        {"intergroup_bytes", "Traffic between groups", "bytes so far", number_of, false, false},
+    };
+    static const char note[] = "\"Group 0 from 1\" is what group 0 learned from the checkpoints that it pulled from "
+                               "group 1. Where the gain is above 0, the teacher was better than its student.";
+    return add_plots(report, plots, sizeof plots / sizeof plots[0], "Exchange between groups", note);
+}
+
+static cod_status write_speed(cod_report *report)
+{
+    static const plot plots[] = {
+        {"step_ms", "Time of a step", "ms", number_of, false, false},
+        {"images_per_s", "Throughput", "samples a second", number_of, false, false},
+        {"lr", "Learning rate", "", number_of, false, false},
+    };
+    return add_plots(report, plots, sizeof plots / sizeof plots[0], "Speed and learning rate", NULL);
+}
+
+/** Of samples, those of the first and the last step: "step-0000250-group-0-1.png". */
+static void write_pictures(cod_report *report)
+{
+    const cod_string_list *names = &report->run->samples;
+    enum { STEP_LENGTH = sizeof "step-0000000" - 1 };
+    if (names->count == 0)
+        return;
+    fputs("<section>\n<h2>Pictures</h2>\n<p class=\"note\">Held-out pictures after the first "
+          "and the latest evaluation, from left to right: the small one, bicubic, the model's, and the truth.</p>\n",
+          report->out);
+    for (size_t end = 0; end < 2; end++) {
+        const char *step = names->items[end == 0 ? 0 : names->count - 1];
+        if (end == 1 && strncmp(step, names->items[0], STEP_LENGTH) == 0)
+            break;
+        fprintf(report->out, "<h3>Step %d</h3>\n", atoi(step + 5));
+        for (size_t i = 0; i < names->count; i++) {
+            if (strncmp(names->items[i], step, STEP_LENGTH) != 0)
+                continue;
+            fputs("<figure class=\"picture\">", report->out);
+            if (cod_report_embed(report, cod_report_text(report, "samples/%s", names->items[i]), names->items[i]) !=
+                COD_OK) {
+                fputs("<p class=\"warning\">The picture is missing: ", report->out);
+                cod_markup(report->out, cod_error_message());
+                fputs("</p>", report->out);
+            }
+            fputs("<figcaption>", report->out);
+            cod_markup(report->out, names->items[i] + STEP_LENGTH + 1);
+            fputs("</figcaption></figure>\n", report->out);
+        }
+    }
+    fputs("</section>\n", report->out);
+}
+
+static const char *text_of(const cod_run_data *run, const char *key)
+{
+    return cod_json_get_string(cod_json_get(run->summary, key), "");
+}
+
+static double figure_of(const cod_run_data *run, const char *key)
+{
+    return cod_json_get_number(cod_json_get(run->summary, key), NAN);
+}
+
+static double last_step(const cod_run_data *run)
+{
+    double step = 0;
+    for (size_t i = 0; i < run->group_count; i++) {
+        const cod_run_group *group = &run->groups[i];
+        if (group->count > 0)
+            step = fmax(step, number_of(group->rows[group->count - 1], NULL, "step"));
+    }
+    return step;
+}
+
+/** What the run came to, in one line. */
+static void write_state(cod_report *report)
+{
+    const cod_run_data *run = report->run;
+    const char *figure = text_of(run, "figure"), *baseline = text_of(run, "baseline");
+    if (run->summary == NULL) {
+        fprintf(report->out, "<p class=\"about\">Not finished: step %.0f so far.</p>\n", last_step(run));
+        return;
+    }
+    fprintf(report->out, "<p class=\"about\">Finished after %.0f steps.", figure_of(run, "steps"));
+    if (!isnan(figure_of(run, figure))) {
+        fputs(" final.safetensors is ", report->out);
+        cod_markup(report->out, text_of(run, "final_is"));
+        fputs(": ", report->out);
+        cod_markup(report->out, figure);
+        fprintf(report->out, " %s", cod_number_text(figure_of(run, figure), 3).text);
+        if (!isnan(figure_of(run, baseline)))
+            fprintf(report->out, ", baseline %s", cod_number_text(figure_of(run, baseline), 3).text);
+        fputs(".", report->out);
+    }
+    fputs("</p>\n", report->out);
+}
+
+static void write_facts(cod_report *report)
+{
+    const cod_run_data *run = report->run;
+    const double parameters = figure_of(run, "parameters"), seconds = figure_of(run, "wall_s");
+    fputs("<section>\n<h2>How it was made</h2>\n<dl>\n", report->out);
+    cod_report_fact(report, "Recipe", text_of(run, "recipe"));
+    cod_report_fact(report, "Strategy", text_of(run, "strategy"));
+    if (!isnan(parameters))
+        cod_report_fact(
+            report, "Model",
+            cod_report_text(report, "%s, %s weights", text_of(run, "model"), cod_number_text(parameters, 0).text));
+    if (run->summary != NULL)
+        cod_report_fact(report, "Groups",
+                        cod_report_text(report, "%.0f, with %.0f rank%s each", figure_of(run, "groups"),
+                                        figure_of(run, "ranks_per_group"),
+                                        figure_of(run, "ranks_per_group") > 1 ? "s" : ""));
+    cod_report_fact(report, "Device", text_of(run, "device"));
+    cod_report_fact(report, "Precision", text_of(run, "precision"));
+    if (!isnan(seconds))
+        cod_report_fact(report, "Time", cod_seconds_text(seconds).text);
+    cod_report_fact(report, "Codistill", text_of(run, "version"));
+    fputs("<dt>To write this page anew</dt><dd><code>codistill report ", report->out);
+    cod_report_shell_word(report, report->folder);
+    fputs("</code></dd>\n</dl>\n", report->out);
+    if (run->config[0] != '\0') {
+        fputs("<details><summary>The configuration, as resolved</summary>\n<pre>", report->out);
+        cod_markup(report->out, run->config);
+        fputs("</pre></details>\n", report->out);
+    }
+    fputs("</section>\n", report->out);
+}
+
+static cod_status write_sections(cod_report *report)
+{
+    const char *slash = strrchr(report->folder, '/'), *name = text_of(report->run, "name");
+    const char *folder_name = slash != NULL && slash[1] != '\0' ? slash + 1 : report->folder;
+    cod_report_head(report, name[0] != '\0' ? name : folder_name);
+    write_state(report);
+    COD_TRY(write_quality(report));
+    COD_TRY(write_losses(report));
+    COD_TRY(write_teachers(report));
+    COD_TRY(write_speed(report));
+    write_pictures(report);
+    write_facts(report);
+    return COD_OK;
+}
+
+cod_status cod_report_write_run(const char *folder, int refresh_s, bool *finished)
+{
+    cod_run_data run;
+    cod_status status = cod_run_data_read(folder, &run);
+    *finished = run.summary != NULL;
+    if (status == COD_OK) {
+        cod_report report = {.folder = folder,
+                             .arena = &run.arena,
+                             .run = &run,
+                             .page_alone = true,
+                             .refresh_s = *finished ? 0 : refresh_s};
+        status = cod_report_write_page(&report, write_sections);
+    }
+    cod_run_data_clear(&run);
+    return status;
+}
