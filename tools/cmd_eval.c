@@ -17,8 +17,10 @@
 
 static const char help[] =
     "usage: codistill eval MODEL --data DIR [options]\n\n"
-    "MODEL for super-resolution (a .safetensors file, also a checkpoint's; sr-x4, which comes with the program; or\n"
-    "`bicubic`): brings every picture of DIR down by MATLAB's bicubic, upscales it and prints PSNR and SSIM against\n"
+    "MODEL for super-resolution (a .safetensors file, also a checkpoint's; sr-x4 or sr-x4-perceptual, which come with "
+    "the\n"
+    "program; or `bicubic`): brings every picture of DIR down by MATLAB's bicubic, upscales it and prints PSNR and "
+    "SSIM against\n"
     "the original, each picture's and the mean: Y channel (not rounded) and RGB, as many pixels left out at each "
     "border\n"
     "as the scale. Of pairs named ...HR... and ...LR..., the former are taken.\n"

@@ -17,7 +17,8 @@ static const char help[] =
     "how much texture is invented. A and B must be one architecture, and one should have been trained from the other:\n"
     "between networks that began apart lies nothing of use. Running statistics of normalisations are mixed "
     "likewise.\n"
-    "A and B are .safetensors files; sr-x4 stands for the model that comes with the program.\n\n"
+    "A and B are .safetensors files, or sr-x4 and sr-x4-perceptual, which come with the program and are such a "
+    "pair.\n\n"
     "  --alpha X          from 0 (A) to 1 (B)\n"
     "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
     "  --help\n";

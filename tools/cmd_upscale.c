@@ -21,7 +21,8 @@
 static const char help[] =
     "usage: codistill upscale [MODEL] IN... -o OUT [options]\n\n"
     "Upscales pictures (PNG, JPEG, WebP, TIFF, BMP; files, or folders with all below) four times with the model that\n"
-    "comes with the program, sr-x4, or with MODEL: a .safetensors file, also a checkpoint's, or `bicubic`. OUT is a\n"
+    "comes with the program, sr-x4, or with MODEL: sr-x4-perceptual, which also comes with it and looks sharper, but\n"
+    "invents detail; a .safetensors file, also a checkpoint's; or `bicubic`. OUT is a\n"
     ".png, .jpg or .webp for one picture, else a folder, made if need be. PNG keeps alpha and 16 bits, WebP alpha;\n"
     "gray stays gray. What exists is not replaced, unless --force is given.\n"
     "Large pictures run through the network in bands from top to bottom, so that memory beyond the picture and its "
