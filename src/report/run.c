@@ -59,11 +59,11 @@ static cod_status add_line(cod_report *report, const plot *p, const cod_run_grou
         x[points] = number_of(group->rows[i], NULL, "step");
         y[points++] = value;
     }
+    if (points == 0)
+        return COD_OK;
     const size_t stride = points / MOST_POINTS + 1;
     for (size_t i = (points - 1) % stride; i < points; i += stride, kept++)
         x[kept] = x[i], y[kept] = y[i];
-    if (points == 0)
-        return COD_OK;
     lines[*count] = (cod_line){.name = p->of_peers ? cod_report_text(report, "group %d from %d", group->group, peer)
                                                    : cod_report_text(report, "group %d", group->group),
                                .style = *count,
@@ -294,6 +294,10 @@ static cod_status write_sections(cod_report *report)
     const char *folder_name = slash != NULL && slash[1] != '\0' ? slash + 1 : report->folder;
     cod_report_head(report, name[0] != '\0' ? name : folder_name);
     write_state(report);
+    if (report->run->group_count * (report->run->group_count - 1) > MOST_LINES)
+        fprintf(report->out,
+                "<p class=\"note\">Plots show the first %d groups, or pairs of a group and its teacher.</p>\n",
+                MOST_LINES);
     COD_TRY(write_quality(report));
     COD_TRY(write_losses(report));
     COD_TRY(write_teachers(report));
