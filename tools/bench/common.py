@@ -15,6 +15,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRIORITY = 50
+PYTORCH = {"THP_MEM_ALLOC_ENABLE": "1"}  # huge pages for its tensors, which Codistill asks for, too
 
 
 class Failure(Exception):
@@ -146,7 +147,7 @@ class Server:
             prefix = ["chrt", "-f", str(PRIORITY), "taskset", "-c", ",".join(map(str, cpus))]
         start = time.monotonic()
         self.process = subprocess.Popen([*prefix, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-                                        text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads), **variables})
+                                        text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads), **PYTORCH, **variables})
         self.answers = [self.read(ready_s)]
         self.first_s = time.monotonic() - start
 
