@@ -1,6 +1,7 @@
 /* `codistill report`: the page of a comparison or of a training run, written anew. */
 #include "tools/cmd.h"
 
+#include "core/log.h"
 #include "io/file.h"
 #include "report/report.h"
 #include "tools/arguments.h"
@@ -24,14 +25,17 @@ static const char help[] =
     "  --watch  of a run: writes the page every 5 seconds until the run has finished, and the browser loads it anew\n"
     "  --help\n";
 
-/** Writes the page until the run has finished. A run that has just begun has nothing to show yet. */
+/** Writes the page until the run has finished. What a run that has just begun lacks may still come. */
 static cod_status watch(const char *folder)
 {
-    bool finished = false, told = false;
+    bool finished = false, told = false, waiting = false;
     for (;;) {
         const cod_status status = cod_report_write_run(folder, WATCH_S, &finished);
         if (status != COD_OK && status != COD_ERR_IO)
             return status;
+        if (status != COD_OK && !waiting)
+            cod_log_info("waiting: %s", cod_error_message());
+        waiting = status != COD_OK;
         if (status == COD_OK && !told) {
             printf("open %s/report.html in a browser; Ctrl-C ends this, the run goes on\n", folder);
             fflush(stdout);

@@ -42,7 +42,7 @@ static unsigned long whole_scale(unsigned long pixels, unsigned long wanted)
     return pixels < wanted ? wanted / pixels : 1;
 }
 
-cod_status cod_report_embed(cod_report *report, const char *name, const char *label)
+static cod_status embed(cod_report *report, const char *name, const char *label)
 {
     void *data = NULL;
     size_t bytes = 0;
@@ -66,16 +66,21 @@ cod_status cod_report_embed(cod_report *report, const char *name, const char *la
     return status;
 }
 
+void cod_report_embed(cod_report *report, const char *name, const char *label)
+{
+    if (embed(report, name, label) == COD_OK)
+        return;
+    fputs("<p class=\"warning\">The picture is missing: ", report->out);
+    cod_markup(report->out, cod_error_message());
+    fputs("</p>", report->out);
+}
+
 static void write_image(cod_report *report, const cod_json_value *image)
 {
     const char *label = cod_json_get_string(cod_json_get(image, "label"), "");
     const double psnr = cod_json_get_number(cod_json_get(image, "psnr"), NAN);
     fputs("<figure class=\"crop\">", report->out);
-    if (cod_report_embed(report, cod_json_get_string(cod_json_get(image, "png"), ""), label) != COD_OK) {
-        fputs("<p class=\"warning\">The picture is missing: ", report->out);
-        cod_markup(report->out, cod_error_message());
-        fputs("</p>", report->out);
-    }
+    cod_report_embed(report, cod_json_get_string(cod_json_get(image, "png"), ""), label);
     fputs("<figcaption>", report->out);
     cod_markup(report->out, label);
     if (!isnan(psnr))

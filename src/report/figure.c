@@ -86,7 +86,7 @@ static cod_status add(cod_report *report, const cod_drawing *drawing, const char
     fputs("<figure>\n", report->out);
     cod_drawing_write(drawing, report->out, false);
     fprintf(report->out, "<figcaption>%s%s", caption, caption[0] != '\0' ? " " : "");
-    const bool with_png = cod_report_png_available() && !report->page_alone;
+    const bool with_png = cod_report_png_available() && report->run == NULL;
     if (with_png)
         fprintf(report->out, FILE_BEFORE "%s" FILE_AFTER, file);
     fputs("</figcaption>\n</figure>\n", report->out);

@@ -159,7 +159,7 @@ void cod_report_fact(cod_report *report, const char *name, const char *fact)
 }
 
 /** A word as a shell takes it. */
-void cod_report_shell_word(cod_report *report, const char *word)
+static void write_shell_word(cod_report *report, const char *word)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+,:=@%";
     char *quoted = cod_arena_alloc(report->arena, 4 * strlen(word) + 3);
@@ -180,6 +180,19 @@ void cod_report_shell_word(cod_report *report, const char *word)
     cod_markup(report->out, quoted);
 }
 
+void cod_report_end_making(cod_report *report, const char *config)
+{
+    fputs("<dt>To write this page anew</dt><dd><code>codistill report ", report->out);
+    write_shell_word(report, report->folder);
+    fputs("</code></dd>\n</dl>\n", report->out);
+    if (config[0] != '\0') {
+        fputs("<details><summary>The configuration, as resolved</summary>\n<pre>", report->out);
+        cod_markup(report->out, config);
+        fputs("</pre></details>\n", report->out);
+    }
+    fputs("</section>\n", report->out);
+}
+
 static void write_making(cod_report *report)
 {
     const cod_report_data *data = report->data;
@@ -191,18 +204,10 @@ static void write_making(cod_report *report)
     cod_report_fact(report, "Configuration", data->config);
     if (data->config[0] != '\0') {
         fputs("<dt>To repeat it</dt><dd><code>codistill compare ", report->out);
-        cod_report_shell_word(report, data->config);
+        write_shell_word(report, data->config);
         fputs("</code></dd>\n", report->out);
     }
-    fputs("<dt>To write this page anew</dt><dd><code>codistill report ", report->out);
-    cod_report_shell_word(report, report->folder);
-    fputs("</code></dd>\n</dl>\n", report->out);
-    if (data->config_text[0] != '\0') {
-        fputs("<details><summary>The configuration, as resolved</summary>\n<pre>", report->out);
-        cod_markup(report->out, data->config_text);
-        fputs("</pre></details>\n", report->out);
-    }
-    fputs("</section>\n", report->out);
+    cod_report_end_making(report, data->config_text);
 }
 
 static cod_status write_sections(cod_report *report)

@@ -12,11 +12,11 @@ typedef struct cod_report {
     const char *folder;
     FILE *out; /**< the page */
     cod_arena *arena;
-    int drawings;                   /**< how many there are so far */
-    double target;                  /**< the best quality that all runs reach while training; NaN = it cannot be told */
-    const struct cod_run_data *run; /**< of a training's page, whose `data` is NULL */
-    bool page_alone;                /**< without PNG files beside it */
-    int refresh_s;                  /**< after which the browser loads the page anew; 0 = it does not */
+    int drawings;  /**< how many there are so far */
+    double target; /**< the best quality that all runs reach while training; NaN = it cannot be told */
+    const struct cod_run_data
+        *run;      /**< of a training's page, whose `data` is NULL and which has no PNG files beside it */
+    int refresh_s; /**< after which the browser loads the page anew; 0 = it does not */
 } cod_report;
 
 /** Writes FOLDER/report.html around the sections, which end inside <main>, and removes PNG files that it no longer names. */
@@ -25,10 +25,10 @@ COD_MUST_CHECK cod_status cod_report_write_page(cod_report *report, cod_status (
 void cod_report_head(cod_report *report, const char *title);
 /** An entry of a <dl>; nothing where `fact` is "". */
 void cod_report_fact(cod_report *report, const char *name, const char *fact);
-/** A word as a shell takes it. */
-void cod_report_shell_word(cod_report *report, const char *word);
-/** An <img> with a PNG's bytes. @param name  below the folder @return COD_ERR_IO or COD_ERR_FORMAT when it is no such file */
-COD_MUST_CHECK cod_status cod_report_embed(cod_report *report, const char *name, const char *label);
+/** Ends the section and the <dl> of how it was made: the command that writes the page anew, and the configuration, "" = unknown. */
+void cod_report_end_making(cod_report *report, const char *config);
+/** An <img> with a PNG's bytes, or why there is none. @param name  below the folder */
+void cod_report_embed(cod_report *report, const char *name, const char *label);
 
 /**
  * Writes a plot to the page and as FOLDER/`file`.png, with a caption (HTML).

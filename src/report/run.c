@@ -18,7 +18,7 @@ typedef double (*reader)(const cod_json_value *row, const cod_json_value *peer, 
 typedef struct plot {
     const char *key, *title, *y_label;
     reader read;
-    bool of_peers, logarithmic;
+    bool of_peers;
 } plot;
 
 static double number_of(const cod_json_value *row, const cod_json_value *peer, const char *key)
@@ -54,7 +54,7 @@ static cod_status add_line(cod_report *report, const plot *p, const cod_run_grou
     for (size_t i = 0; i < group->count; i++) {
         const cod_json_value *entry = p->of_peers ? peer_of(group->rows[i], peer) : NULL;
         const double value = p->of_peers && entry == NULL ? NAN : p->read(group->rows[i], entry, p->key);
-        if (!(fabs(value) < 1e18) || (p->logarithmic && value <= 0))
+        if (!(fabs(value) < 1e18))
             continue;
         x[points] = number_of(group->rows[i], NULL, "step");
         y[points++] = value;
@@ -102,7 +102,6 @@ static cod_status add_plot(cod_report *report, const plot *p, const char *sectio
                                  .y_label = p->y_label,
                                  .lines = lines,
                                  .count = count,
-                                 .y_log = p->logarithmic,
                                  .few_marks = true,
                                  .x_low = 0,
                                  .y_low = NAN,
@@ -124,14 +123,14 @@ static cod_status add_plots(cod_report *report, const plot *plots, size_t count,
 static cod_status write_quality(cod_report *report)
 {
     static const plot plots[] = {
-        {"psnr_y", "PSNR of the Y channel", "dB", number_of, false, false},
-        {"ssim_y", "SSIM of the Y channel", "1 is best", number_of, false, false},
-        {"niqe", "NIQE", "lower is better", number_of, false, false},
-        {"pi", "Perceptual index", "lower is better", number_of, false, false},
-        {"lpips", "LPIPS", "lower is better", number_of, false, false},
-        {"accuracy", "Accuracy", "%", number_of, false, false},
-        {"cross_entropy", "Cross-entropy", "nats", number_of, false, false},
-        {"calibration_error", "Calibration error", "%", number_of, false, false},
+        {"psnr_y", "PSNR of the Y channel", "dB", number_of, false},
+        {"ssim_y", "SSIM of the Y channel", "1 is best", number_of, false},
+        {"niqe", "NIQE", "lower is better", number_of, false},
+        {"pi", "Perceptual index", "lower is better", number_of, false},
+        {"lpips", "LPIPS", "lower is better", number_of, false},
+        {"accuracy", "Accuracy", "%", number_of, false},
+        {"cross_entropy", "Cross-entropy", "nats", number_of, false},
+        {"calibration_error", "Calibration error", "%", number_of, false},
     };
     return add_plots(report, plots, sizeof plots / sizeof plots[0], "Quality on held-out data", NULL);
 }
@@ -139,8 +138,7 @@ static cod_status write_quality(cod_report *report)
 /** The losses of a recipe that has several, by the keys "loss.NAME" of a row; else the one that it has. */
 static cod_status write_losses(cod_report *report)
 {
-    plot plots[MOST_LOSSES + 1] = {
-        {"task_loss", "Loss of the task", "mean since the row before", number_of, false, false}};
+    plot plots[MOST_LOSSES + 1] = {{"task_loss", "Loss of the task", "mean since the row before", number_of, false}};
     const cod_run_group *first = &report->run->groups[0];
     size_t count = 0;
     const cod_json_value *row = first->count > 0 ? first->rows[first->count - 1] : NULL;
@@ -148,8 +146,8 @@ static cod_status write_losses(cod_report *report)
         const char *key = cod_json_key(v);
         if (key == NULL || strncmp(key, "loss.", 5) != 0)
             continue;
-        plots[count++] = (plot){
-            key, cod_report_text(report, "Loss: %s", key + 5), "mean since the row before", number_of, false, false};
+        plots[count++] =
+            (plot){key, cod_report_text(report, "Loss: %s", key + 5), "mean since the row before", number_of, false};
     }
     return add_plots(report, plots, count > 0 ? count : 1, "Losses", NULL);
 }
@@ -157,12 +155,12 @@ static cod_status write_losses(cod_report *report)
 static cod_status write_teachers(cod_report *report)
 {
     static const plot plots[] = {
-        {"staleness_steps", "Staleness", "steps behind; negative: ahead", number_of, true, false},
-        {"gain", "Gain", "student's loss less the teacher's", gain_of, true, false},
-        {"distill_loss", "Disagreement", "distance from the teachers' predictions", number_of, false, false},
-        {"weight", "Weight of each teacher's loss", "in the student's", number_of, true, false},
-        {"merges", "Merges", "of a peer's weights, so far", number_of, false, false},
-        {"intergroup_bytes", "Traffic between groups", "bytes so far", number_of, false, false},
+        {"staleness_steps", "Staleness", "steps behind; negative: ahead", number_of, true},
+        {"gain", "Gain", "student's loss less the teacher's", gain_of, true},
+        {"distill_loss", "Disagreement", "distance from the teachers' predictions", number_of, false},
+        {"weight", "Weight of each teacher's loss", "in the student's", number_of, true},
+        {"merges", "Merges", "of a peer's weights, so far", number_of, false},
+        {"intergroup_bytes", "Traffic between groups", "bytes so far", number_of, false},
     };
     static const char note[] = "\"Group 0 from 1\" is what group 0 learned from the checkpoints that it pulled from "
                                "group 1. Where the gain is above 0, the teacher was better than its student.";
@@ -172,9 +170,9 @@ static cod_status write_teachers(cod_report *report)
 static cod_status write_speed(cod_report *report)
 {
     static const plot plots[] = {
-        {"step_ms", "Time of a step", "ms", number_of, false, false},
-        {"images_per_s", "Throughput", "samples a second", number_of, false, false},
-        {"lr", "Learning rate", "", number_of, false, false},
+        {"step_ms", "Time of a step", "ms", number_of, false},
+        {"images_per_s", "Throughput", "samples a second", number_of, false},
+        {"lr", "Learning rate", "", number_of, false},
     };
     return add_plots(report, plots, sizeof plots / sizeof plots[0], "Speed and learning rate", NULL);
 }
@@ -198,12 +196,7 @@ static void write_pictures(cod_report *report)
             if (strncmp(names->items[i], step, STEP_LENGTH) != 0)
                 continue;
             fputs("<figure class=\"picture\">", report->out);
-            if (cod_report_embed(report, cod_report_text(report, "samples/%s", names->items[i]), names->items[i]) !=
-                COD_OK) {
-                fputs("<p class=\"warning\">The picture is missing: ", report->out);
-                cod_markup(report->out, cod_error_message());
-                fputs("</p>", report->out);
-            }
+            cod_report_embed(report, cod_report_text(report, "samples/%s", names->items[i]), names->items[i]);
             fputs("<figcaption>", report->out);
             cod_markup(report->out, names->items[i] + STEP_LENGTH + 1);
             fputs("</figcaption></figure>\n", report->out);
@@ -277,15 +270,7 @@ static void write_facts(cod_report *report)
     if (!isnan(seconds))
         cod_report_fact(report, "Time", cod_seconds_text(seconds).text);
     cod_report_fact(report, "Codistill", text_of(run, "version"));
-    fputs("<dt>To write this page anew</dt><dd><code>codistill report ", report->out);
-    cod_report_shell_word(report, report->folder);
-    fputs("</code></dd>\n</dl>\n", report->out);
-    if (run->config[0] != '\0') {
-        fputs("<details><summary>The configuration, as resolved</summary>\n<pre>", report->out);
-        cod_markup(report->out, run->config);
-        fputs("</pre></details>\n", report->out);
-    }
-    fputs("</section>\n", report->out);
+    cod_report_end_making(report, run->config);
 }
 
 static cod_status write_sections(cod_report *report)
@@ -313,11 +298,8 @@ cod_status cod_report_write_run(const char *folder, int refresh_s, bool *finishe
     cod_status status = cod_run_data_read(folder, &run);
     *finished = run.summary != NULL;
     if (status == COD_OK) {
-        cod_report report = {.folder = folder,
-                             .arena = &run.arena,
-                             .run = &run,
-                             .page_alone = true,
-                             .refresh_s = *finished ? 0 : refresh_s};
+        cod_report report = {
+            .folder = folder, .arena = &run.arena, .run = &run, .refresh_s = *finished ? 0 : refresh_s};
         status = cod_report_write_page(&report, write_sections);
     }
     cod_run_data_clear(&run);

@@ -32,13 +32,7 @@ static void start_as(const torch_case *c, small_gan *gan)
         if (!gan->recipe.sets[param->set].trained)
             continue;
         snprintf(prefix, sizeof prefix, "start.%s.", gan->recipe.sets[param->set].name);
-        const torch_tensor *start = torch_case_find(c, prefix, param->name);
-        float *ours = calloc(start->count + 1, sizeof *ours);
-        assert_int_equal(start->count, cod_shape_count(param->shape));
-        cod_param_from_torch(param, start->values, ours);
-        for (size_t k = 0; k < start->count; k++)
-            values[param->offset + k] = (double)ours[k];
-        free(ours);
+        torch_case_read_param(torch_case_find(c, prefix, param->name), param, values);
     }
     assert_ok(net_write_values(&gan->net, values));
     free(values);

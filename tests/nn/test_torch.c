@@ -74,13 +74,7 @@ static void load_start(const torch_case *c, test_net *net)
     double *values = net_new(cod_weights_count(&net->weights));
     for (size_t i = 0; i < cod_graph_param_count(net->graph); i++) {
         const cod_param *param = cod_graph_param(net->graph, i);
-        const torch_tensor *start = torch_case_find(c, "start.", param->name);
-        float *ours = calloc(start->count + 1, sizeof *ours);
-        assert_int_equal(start->count, cod_shape_count(param->shape));
-        cod_param_from_torch(param, start->values, ours);
-        for (size_t k = 0; k < start->count; k++)
-            values[param->offset + k] = (double)ours[k];
-        free(ours);
+        torch_case_read_param(torch_case_find(c, "start.", param->name), param, values);
     }
     assert_ok(net_write_values(net, values));
     free(values);

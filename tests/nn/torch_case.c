@@ -124,3 +124,13 @@ void torch_case_write_input(test_net *net, const char *input, const torch_tensor
     assert_ok(net_write(net, view, values));
     free(values);
 }
+
+void torch_case_read_param(const torch_tensor *from, const cod_param *param, double *values)
+{
+    float *ours = calloc(from->count + 1, sizeof *ours);
+    assert_int_equal(from->count, cod_shape_count(param->shape));
+    cod_param_from_torch(param, from->values, ours);
+    for (size_t k = 0; k < from->count; k++)
+        values[param->offset + k] = (double)ours[k];
+    free(ours);
+}

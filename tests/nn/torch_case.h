@@ -46,6 +46,8 @@ double torch_case_distance(const float *actual, const torch_tensor *expected);
 /** Demands that `actual` is near `expected`: the largest difference allowed is `tolerance` of the tensor's largest element. */
 void torch_case_compare(const torch_case *c, const char *what, const float *actual, const torch_tensor *expected,
                         double tolerance);
+/** Writes a parameter's tensor to its place among a network's values. */
+void torch_case_read_param(const torch_tensor *from, const cod_param *param, double *values);
 /** Fills a network's input from a tensor in PyTorch's order, NCHW. */
 void torch_case_write_input(test_net *net, const char *input, const torch_tensor *from);
 
