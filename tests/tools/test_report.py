@@ -260,7 +260,7 @@ def runs(bench):
     told = two_groups(bench, "t")
     check("the run's page: runs/t/report.html" in told, f"the path is not told: {told}")
     page = run_page(bench, "runs/t")
-    says(page, "Finished after 40 steps. final.safetensors is group", "Quality on held-out data", "Losses", "Exchange between groups", "Staleness",
+    says(page, "Finished after 40 steps. final.safetensors is ", "Quality on held-out data", "Losses", "Exchange between groups", "Staleness",
          "Gain", "Disagreement", "group 0 from 1", "group 1 from 0", "Time of a step", "codistill report runs/t", "period: 5")
     check(len(page.images) > 0, "no pictures")
     check(pngs(bench, "runs/t") == [], "PNG files of a run's page")
