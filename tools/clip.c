@@ -91,10 +91,8 @@ cod_status cod_clip_probe(const char *input, cod_clip *clip)
         status = end == COD_ERR_UNSUPPORTED
                      ? cod_fail_prefix(end, "videos need ffmpeg and ffprobe (Debian: apt-get install ffmpeg)")
                      : end;
-    if (status == COD_OK)
-        status = cod_json_parse(text, bytes, &document);
-    if (status == COD_OK)
-        status = clip_read(document, clip);
+    COD_THEN(status, cod_json_parse(text, bytes, &document));
+    COD_THEN(status, clip_read(document, clip));
     cod_json_free(document);
     free(text);
     return status;

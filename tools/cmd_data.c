@@ -131,8 +131,7 @@ static int run(int argc, char **argv, cod_config_arguments *given, cod_run_confi
     if (args.folder == NULL)
         return cod_cmd_usage(argv[0], "--show names the folder to write to");
     cod_status status = cod_run_config_load(given->path, given->overrides, given->count, config);
-    if (status == COD_OK)
-        status = open_and_show(config, &args);
+    COD_THEN(status, open_and_show(config, &args));
     return cod_cmd_end(status);
 }
 

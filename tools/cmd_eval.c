@@ -93,8 +93,7 @@ static cod_status evaluate(const arguments *args, cod_metrics_options *metrics, 
     cod_session session = {0}, own = {0};
     COD_TRY(cod_session_open(args->model, &args->session, &session));
     cod_status status = open_lpips(args, &session, &own, &metrics->lpips);
-    if (status == COD_OK)
-        status = evaluate_on(args, &session, metrics, evaluation);
+    COD_THEN(status, evaluate_on(args, &session, metrics, evaluation));
     cod_lpips_destroy(metrics->lpips);
     cod_session_close(&own);
     cod_session_close(&session);
@@ -147,8 +146,7 @@ static int run(arguments *args, cod_arena *arena)
 {
     char *text = NULL;
     cod_status status = cod_shipped_model_find(arena, args->model, &args->model);
-    if (status == COD_OK)
-        status = evaluate_model(args, &text);
+    COD_THEN(status, evaluate_model(args, &text));
     if (status != COD_OK)
         return cod_cmd_failed(status);
     printf("%s%s", text, args->json ? "\n" : "");

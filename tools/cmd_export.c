@@ -42,8 +42,7 @@ static cod_status calibrate(const char *path, const char *folder, cod_arena *are
     options.device = COD_DEVICE_CPU; /* ranges are the same everywhere, and no GPU is needed for a few pictures */
     COD_TRY(cod_session_open(path, &options, &session));
     cod_status status = cod_calibrate_folder(session.upscaler, folder, false);
-    if (status == COD_OK)
-        status = cod_upscaler_format_int8(session.upscaler, int8);
+    COD_THEN(status, cod_upscaler_format_int8(session.upscaler, int8));
     cod_session_close(&session);
     return status;
 }
@@ -58,10 +57,9 @@ static cod_status export_model(const char *path, const char *output, const char 
     cod_status status = COD_OK;
     if (calibration != NULL)
         status = calibrate(path, calibration, &saved.arena, &int8);
-    if (status == COD_OK)
-        status = ends_with(output, ".onnx") ? cod_onnx_write(output, &saved.model, saved.values)
-                                            : cod_model_save_folded(output, &saved.model, saved.values,
-                                                                    int8 ? int8 : saved.int8, bf16, &loadable);
+    COD_THEN(status, ends_with(output, ".onnx") ? cod_onnx_write(output, &saved.model, saved.values)
+                                                : cod_model_save_folded(output, &saved.model, saved.values,
+                                                                        int8 ? int8 : saved.int8, bf16, &loadable));
     free(int8);
     if (status == COD_OK) {
         struct stat info = {0};

@@ -133,9 +133,8 @@ static cod_status read_truth(const gallery *g, const char *path, cod_image *trut
     if (status == COD_OK && (width < LEAST_SIDE || height < LEAST_SIDE))
         status = cod_fail(COD_ERR_ARGUMENT, "%s: %lldx%lld pixels are too few; at least %d to a side are needed", path,
                           (long long)whole.width, (long long)whole.height, LEAST_SIDE);
-    if (status == COD_OK)
-        status = cod_detail_cut(whole.pixels, whole.width, (whole.width - width) / 2, (whole.height - height) / 2,
-                                width, height, truth);
+    COD_THEN(status, cod_detail_cut(whole.pixels, whole.width, (whole.width - width) / 2, (whole.height - height) / 2,
+                                    width, height, truth));
     cod_image_clear(&whole);
     return status;
 }
@@ -193,8 +192,7 @@ static cod_status add_picture(gallery *g, const cod_file *file)
     cod_detail_find(truth.pixels, truth.width, truth.height, picture.width, picture.height, &picture.left,
                     &picture.top);
     cod_status status = make_views(g, &truth, views);
-    if (status == COD_OK)
-        status = cod_gallery_write_picture(g->body, &picture);
+    COD_THEN(status, cod_gallery_write_picture(g->body, &picture));
     if (status == COD_OK)
         add_means(g, views);
     for (size_t i = 0; i <= g->models; i++)
@@ -293,8 +291,7 @@ static cod_status make(gallery *g, cod_file_list *files)
     const bool failed = ferror(g->body) != 0, unfinished = fclose(g->body) != 0;
     if (status == COD_OK && (failed || unfinished))
         status = cod_fail(COD_ERR_MEMORY, "no memory for the page");
-    if (status == COD_OK)
-        status = save(g, body, bytes);
+    COD_THEN(status, save(g, body, bytes));
     free(body);
     return status;
 }

@@ -108,8 +108,7 @@ static cod_status write_section(const cod_torch_file *file, const char *section,
             chosen.tensors[chosen.count++] = cod_torch_tensor_at(file, i)->tensor;
     cod_status status = name_all(&chosen);
     const cod_st_text format = {"format", "pt"};
-    if (status == COD_OK)
-        status = cod_st_write(output, chosen.tensors, chosen.count, &format, 1);
+    COD_THEN(status, cod_st_write(output, chosen.tensors, chosen.count, &format, 1));
     cod_arena_clear(&chosen.names);
     free(chosen.tensors);
     return status;
@@ -184,8 +183,7 @@ static cod_status import(const char *path, const char *output, const char *key)
         list_tensors(file);
     } else {
         status = choose_section(file, key, &section);
-        if (status == COD_OK)
-            status = write_section(file, section, output);
+        COD_THEN(status, write_section(file, section, output));
         if (status == COD_OK)
             describe(output, count_in(file, section), section);
         else

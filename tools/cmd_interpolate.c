@@ -92,8 +92,7 @@ int cod_cmd_interpolate(int argc, char **argv)
     cod_status status = COD_OK;
     for (int i = 0; i < 2 && status == COD_OK; i++)
         status = cod_shipped_model_find(&arena, argv[optind + i], &paths[i]);
-    if (status == COD_OK)
-        status = interpolate(paths, alpha, output);
+    COD_THEN(status, interpolate(paths, alpha, output));
     cod_arena_clear(&arena);
     return cod_cmd_end(status);
 }

@@ -95,8 +95,7 @@ static cod_status plan(cod_run_config *config)
     cod_plan_device devices[DEVICES] = {{0}};
     COD_TRY(look_at_data(config));
     cod_status status = open_devices(config, devices);
-    if (status == COD_OK)
-        status = print_all(config, devices);
+    COD_THEN(status, print_all(config, devices));
     for (int d = 0; d < DEVICES; d++)
         if (devices[d].device != NULL)
             devices[d].backend->close(devices[d].device);
@@ -110,8 +109,7 @@ int cod_cmd_plan(int argc, char **argv)
     int code = cod_config_arguments_parse(argc, argv, help, NULL, 0, &arguments);
     if (code < 0) {
         cod_status status = cod_run_config_load(arguments.path, arguments.overrides, arguments.count, &config);
-        if (status == COD_OK)
-            status = plan(&config);
+        COD_THEN(status, plan(&config));
         code = cod_cmd_end(status);
     }
     cod_run_config_clear(&config);

@@ -203,17 +203,14 @@ static cod_status upscale_picture(const cod_session *session, const arguments *a
     const bool progress = !args->quiet && isatty(STDERR_FILENO);
     const double start = cod_clock_s();
     cod_status status = cod_upscaler_run(session->upscaler, in, progress ? show_progress : NULL, (void *)input, &out);
-    if (status == COD_OK)
-        status = resize(in, args->outscale, &out);
+    COD_THEN(status, resize(in, args->outscale, &out));
     const double seconds = cod_clock_s() - start;
     if (progress)
         fputs("\r\033[K", stderr);
     if (status != COD_OK)
         status = cod_fail_prefix(status, "%s", input);
-    if (status == COD_OK)
-        status = folder_prepare(output);
-    if (status == COD_OK)
-        status = cod_image_write(output, &out, cod_image_format_of(output), (int)args->quality);
+    COD_THEN(status, folder_prepare(output));
+    COD_THEN(status, cod_image_write(output, &out, cod_image_format_of(output), (int)args->quality));
     if (status == COD_OK && !args->quiet)
         report(session, output, in, &out, seconds);
     cod_image_clear(&out);
@@ -318,8 +315,7 @@ static int run(const arguments *args)
     picture_work work = {0};
     cod_session session = {0};
     cod_status status = work_find(args, &work);
-    if (status == COD_OK)
-        status = open_model(args, &work.arena, &session);
+    COD_THEN(status, open_model(args, &work.arena, &session));
     if (status == COD_OK && args->calibrate != NULL)
         status = cod_calibrate_folder(session.upscaler, args->calibrate, false);
     else if (status == COD_OK && cod_upscaler_needs_calibration(session.upscaler))

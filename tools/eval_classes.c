@@ -20,13 +20,10 @@ static cod_status compute(cod_saved_model *saved, const cod_labelled *labelled, 
     COD_TRY(cod_precision_dtype((cod_precision)options->precision, session->backend, session->device, &activation));
     cod_status status =
         cod_weights_init(&weights, session->backend, session->device, saved->model.graph, COD_F32, false);
-    if (status == COD_OK)
-        status = cod_weights_upload(&weights, saved->values);
-    if (status == COD_OK)
-        status = cod_classifier_create(&saved->model, &weights, activation, cod_labelled_shape(labelled), BATCH,
-                                       &classifier);
-    if (status == COD_OK)
-        status = cod_classifier_evaluate(classifier, labelled, split, 0, result);
+    COD_THEN(status, cod_weights_upload(&weights, saved->values));
+    COD_THEN(status, cod_classifier_create(&saved->model, &weights, activation, cod_labelled_shape(labelled), BATCH,
+                                           &classifier));
+    COD_THEN(status, cod_classifier_evaluate(classifier, labelled, split, 0, result));
     cod_classifier_destroy(classifier);
     if (weights.backend != NULL)
         cod_weights_clear(&weights);
@@ -138,10 +135,8 @@ cod_status cod_eval_classes(cod_saved_model *saved, const char *model, const cha
     if (status != COD_OK)
         return cod_fail_prefix(status, "%s", model);
     status = cod_session_open_device(options, &session);
-    if (status == COD_OK)
-        status = compute(saved, labelled, split, options, &session, &result);
-    if (status == COD_OK)
-        status = json ? write_json(&result, labelled, text) : write_table(&result, labelled, text);
+    COD_THEN(status, compute(saved, labelled, split, options, &session, &result));
+    COD_THEN(status, json ? write_json(&result, labelled, text) : write_table(&result, labelled, text));
     cod_classification_clear(&result);
     cod_session_close(&session);
     cod_labelled_close(labelled);

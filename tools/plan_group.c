@@ -213,10 +213,8 @@ static cod_status measure_teacher(const planned *p, const cod_group_config *peer
     cod_executable *executable = NULL;
     const double before = allocated_bytes(p);
     cod_status status = cod_model_build(peer->kind, peer->architecture, &model);
-    if (status == COD_OK)
-        status = build_teacher(p, &model, &weights, &executable);
-    if (status == COD_OK)
-        status = time_program(p, cod_executable_program(executable, "teacher"), ms);
+    COD_THEN(status, build_teacher(p, &model, &weights, &executable));
+    COD_THEN(status, time_program(p, cod_executable_program(executable, "teacher"), ms));
     const int programs = p->distill->teacher_precision == COD_PRECISION_INT8 ? 2 : 1; /* one that observes ranges */
     if (status == COD_OK) {
         const double values = 4.0 * (double)cod_weights_count(&weights), run = (double)cod_executable_bytes(executable);

@@ -186,8 +186,7 @@ static cod_status run_frames(pipeline *p)
         cod_status status = p->job->map(p->job->context, &p->frame, &large);
         if (status == COD_OK && p->encoder.pid == 0)
             status = start_encoder(p, &large);
-        if (status == COD_OK)
-            status = write_frame(p, &large);
+        COD_THEN(status, write_frame(p, &large));
         cod_image_clear(&large);
         COD_TRY(status);
         p->result->frames++;
@@ -263,12 +262,10 @@ static cod_status run_pipeline(pipeline *p)
     COD_TRY(name_temporary(p));
     snprintf(p->result->rate, sizeof p->result->rate, "%s", p->clip.rate);
     cod_status status = start_decoder(p);
-    if (status == COD_OK)
-        status = run_frames(p);
+    COD_THEN(status, run_frames(p));
     status = end_processes(p, status);
     show_progress(p, true);
-    if (status == COD_OK)
-        status = commit(p);
+    COD_THEN(status, commit(p));
     if (status != COD_OK)
         unlink(p->temporary);
     p->result->seconds = cod_clock_s() - p->start_s;

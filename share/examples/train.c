@@ -47,12 +47,9 @@ int main(int argc, char **argv)
         return 2;
     }
     cod_status status = register_parts();
-    if (status == COD_OK)
-        status = cod_comm_init(NULL, &comm);
-    if (status == COD_OK)
-        status = train(comm, argv[1], (const char *const *)argv + 2, (size_t)argc - 2);
-    if (status == COD_OK)
-        status = cod_comm_finalize(comm);
+    COD_THEN(status, cod_comm_init(NULL, &comm));
+    COD_THEN(status, train(comm, argv[1], (const char *const *)argv + 2, (size_t)argc - 2));
+    COD_THEN(status, cod_comm_finalize(comm));
     if (status != COD_OK)
         fprintf(stderr, "train: %s\n", cod_error_message());
     return status == COD_OK ? 0 : 1;

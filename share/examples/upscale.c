@@ -13,14 +13,10 @@ static cod_status upscale(const char *model, const char *picture, const char *ou
     cod_image low = {0}, high = {0};
     cod_arena texts = {0};
     cod_status status = cod_options_set_defaults(&cod_session_option_table, &options, &texts);
-    if (status == COD_OK)
-        status = cod_session_open(model, &options, &session);
-    if (status == COD_OK)
-        status = cod_image_read(picture, &low);
-    if (status == COD_OK)
-        status = cod_upscaler_run(session.upscaler, &low, NULL, NULL, &high);
-    if (status == COD_OK)
-        status = cod_image_write_png(out, &high);
+    COD_THEN(status, cod_session_open(model, &options, &session));
+    COD_THEN(status, cod_image_read(picture, &low));
+    COD_THEN(status, cod_upscaler_run(session.upscaler, &low, NULL, NULL, &high));
+    COD_THEN(status, cod_image_write_png(out, &high));
     if (status == COD_OK)
         printf("%s: %lldx%lld\n", out, (long long)high.width, (long long)high.height);
     cod_image_clear(&high);
@@ -37,8 +33,7 @@ int main(int argc, char **argv)
         return 2;
     }
     cod_status status = cod_backend_register(&cod_cpu_backend);
-    if (status == COD_OK)
-        status = upscale(argv[1], argv[2], argv[3]);
+    COD_THEN(status, upscale(argv[1], argv[2], argv[3]));
     if (status != COD_OK)
         fprintf(stderr, "upscale: %s\n", cod_error_message());
     return status == COD_OK ? 0 : 1;

@@ -270,10 +270,8 @@ static cod_status connect(group_direct *g, const int *node_of)
         status = cod_fail(COD_ERR_UNSUPPORTED, "backend '%s' gives MPI no addresses", backend->name);
     else if (!count_equal_nodes(g->group, node_of, &nodes))
         status = cod_fail(COD_ERR_UNSUPPORTED, "its nodes have unlike numbers of its ranks");
-    if (status == COD_OK)
-        status = backend->queue_create(g->device, &g->coming);
-    if (status == COD_OK)
-        status = backend->queue_create(g->device, &g->summing);
+    COD_THEN(status, backend->queue_create(g->device, &g->coming));
+    COD_THEN(status, backend->queue_create(g->device, &g->summing));
     COD_TRY(cod_group_agree(g->group, status, NULL));
     return cod_group_agree(g->group, make_levels(g, node_of, nodes), NULL);
 }

@@ -163,8 +163,7 @@ void cod_group_destroy(cod_group *group)
         status = COD_MPI(MPI_Ibarrier(group->mpi, barrier->parts));
         comm_unlock(group->comm);
     }
-    if (status == COD_OK)
-        status = cod_request_wait(&barrier, group->comm->teardown_timeout_s);
+    COD_THEN(status, cod_request_wait(&barrier, group->comm->teardown_timeout_s));
     direct_leave(group->direct);
     direct_destroy(group, status == COD_OK);
     levels_destroy(group, status == COD_OK);

@@ -60,10 +60,8 @@ static cod_status create(cod_group *group, const int *node_of)
     const int node = node_of[cod_group_world_rank(group, group->index, rank) - group->job];
     comm_lock(comm);
     cod_status status = COD_MPI(MPI_Comm_split(group->mpi, node, rank, &levels->inside));
-    if (status == COD_OK)
-        status = COD_MPI(MPI_Comm_split(group->mpi, node, rank, &levels->down));
-    if (status == COD_OK)
-        status = COD_MPI(MPI_Comm_split(group->mpi, !levels->leader, rank, &levels->between));
+    COD_THEN(status, COD_MPI(MPI_Comm_split(group->mpi, node, rank, &levels->down)));
+    COD_THEN(status, COD_MPI(MPI_Comm_split(group->mpi, !levels->leader, rank, &levels->between)));
     if (status == COD_OK) {
         MPI_Comm_set_errhandler(levels->inside, MPI_ERRORS_RETURN);
         MPI_Comm_set_errhandler(levels->down, MPI_ERRORS_RETURN);

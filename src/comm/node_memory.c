@@ -52,8 +52,7 @@ static cod_status allocate(cod_node_memory *memory, size_t bytes)
         MPI_Win_set_errhandler(memory->window, MPI_ERRORS_RETURN);
         status = COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, memory->window));
     }
-    if (status == COD_OK)
-        status = find_parts(memory);
+    COD_THEN(status, find_parts(memory));
     comm_unlock(comm);
     return status;
 }
@@ -90,8 +89,7 @@ void cod_node_memory_destroy(cod_node_memory *memory)
         status = COD_MPI(MPI_Ibarrier(memory->ranks, meeting->parts));
         comm_unlock(comm);
     }
-    if (status == COD_OK)
-        status = cod_request_wait(&meeting, comm->teardown_timeout_s);
+    COD_THEN(status, cod_request_wait(&meeting, comm->teardown_timeout_s));
     if (status == COD_OK) {
         comm_lock(comm);
         MPI_Win_unlock_all(memory->window);

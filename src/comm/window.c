@@ -99,8 +99,7 @@ static cod_status allocate(cod_window *window, size_t bytes)
         window->sync_waits = sync_waits(window);
         status = check_model(window); /* alike on all ranks */
     }
-    if (status == COD_OK)
-        status = COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi));
+    COD_THEN(status, COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi)));
     comm_unlock(comm);
     COD_TRY(status);
     const size_t shift = cod_align_up((uintptr_t)base) - (uintptr_t)base;
@@ -151,8 +150,7 @@ cod_status cod_window_destroy(cod_window *window)
                         comm->teardown_timeout_s);
     comm_lock(comm);
     status = COD_MPI(MPI_Win_unlock_all(window->mpi));
-    if (status == COD_OK)
-        status = COD_MPI(MPI_Win_free(&window->mpi));
+    COD_THEN(status, COD_MPI(MPI_Win_free(&window->mpi)));
     long_gets_forget(window);
     comm_unlock(comm);
     window_free(window);

@@ -87,10 +87,8 @@ cod_status cod_comparison_create(const cod_compare_arguments *arguments, const c
     c->arguments = arguments;
     c->host = host;
     cod_status status = cod_run_config_load(arguments->path, arguments->overrides, arguments->count, &c->config);
-    if (status == COD_OK)
-        status = cod_compare_read(c);
-    if (status == COD_OK)
-        status = add_runs(c);
+    COD_THEN(status, cod_compare_read(c));
+    COD_THEN(status, add_runs(c));
     if (status != COD_OK) {
         cod_comparison_destroy(c);
         return status;

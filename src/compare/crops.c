@@ -88,15 +88,11 @@ static cod_status write_enlarged(const crop *one, int scale, const char *model, 
     cod_status status = cod_options_set_defaults(&cod_session_option_table, &options, &arena);
     options.scale = scale;
     options.device = COD_DEVICE_CPU; /* one small crop at a time is not worth opening a GPU */
-    if (status == COD_OK)
-        status = cod_session_open(model, &options, &session);
-    if (status == COD_OK)
-        status = cod_upscaler_run(session.upscaler, &one->low, NULL, NULL, &large);
-    if (status == COD_OK)
-        status = cod_detail_cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
-                                one->height * scale, &part);
-    if (status == COD_OK)
-        status = write_image(json, folder, file, label, &part, psnr_of(&part, &one->truth));
+    COD_THEN(status, cod_session_open(model, &options, &session));
+    COD_THEN(status, cod_upscaler_run(session.upscaler, &one->low, NULL, NULL, &large));
+    COD_THEN(status, cod_detail_cut(large.pixels, large.width, one->left * scale, one->top * scale, one->width * scale,
+                                    one->height * scale, &part));
+    COD_THEN(status, write_image(json, folder, file, label, &part, psnr_of(&part, &one->truth)));
     cod_image_clear(&large);
     cod_image_clear(&part);
     cod_session_close(&session);
@@ -145,8 +141,7 @@ static cod_status write_all(const cod_comparison *c, const cod_dataset *data, co
         COD_TRY(cod_dataset_read(data, COD_SPLIT_VAL, index, &pair));
         cod_status status = choose(&pair, scale, &one);
         cod_pair_clear(&pair);
-        if (status == COD_OK)
-            status = write_crop(c, folder, &one, (int)i, scale, json);
+        COD_THEN(status, write_crop(c, folder, &one, (int)i, scale, json));
         clear_crop(&one);
         COD_TRY(status);
     }

@@ -293,10 +293,8 @@ static cod_status write_all(const cod_comparison *c, const char *folder, cod_jso
     for (size_t i = 0; i < c->arm_count && status == COD_OK; i++)
         status = write_arm(c, i, json);
     cod_json_close(json);
-    if (status == COD_OK)
-        status = cod_compare_write_churn(c, json);
-    if (status == COD_OK)
-        status = cod_compare_write_crops(c, folder, json);
+    COD_THEN(status, cod_compare_write_churn(c, json));
+    COD_THEN(status, cod_compare_write_crops(c, folder, json));
     cod_json_close(json);
     return status;
 }

@@ -198,8 +198,7 @@ cod_status cod_compare_train(const cod_comparison *c, cod_compare_run *run)
     cod_status status = length > 0 && args != NULL ? COD_OK : cod_fail(COD_ERR_IO, "cannot start a run");
     self[length > 0 ? length : 0] = '\0';
     message[0] = '\0';
-    if (status == COD_OK)
-        status = laboratory(c, run, path, texts, args, &used);
+    COD_THEN(status, laboratory(c, run, path, texts, args, &used));
     int state = -1;
     if (status == COD_OK) {
         args[used++] = self;

@@ -37,8 +37,7 @@ cod_status cod_config_open(const char *path, const char *const *overrides, size_
     COD_REQUIRE_MEMORY(text);
     size_t bytes = 0;
     cod_status status = read_file(path, text, &bytes);
-    if (status == COD_OK)
-        status = cod_config_open_text(path, text, bytes, overrides, count, config);
+    COD_THEN(status, cod_config_open_text(path, text, bytes, overrides, count, config));
     free(text);
     return status;
 }
@@ -85,8 +84,7 @@ cod_status cod_config_load(const char *path, const char *const *overrides, size_
     cod_config *config = NULL;
     COD_TRY(cod_config_open(path, overrides, count, &config));
     cod_status status = cod_config_apply(config, schema);
-    if (status == COD_OK)
-        status = cod_config_check(config);
+    COD_THEN(status, cod_config_check(config));
     if (status != COD_OK) {
         cod_config_destroy(config);
         return status;

@@ -27,8 +27,7 @@ cod_status cod_queue_finish(const cod_backend *backend, cod_device *device, cod_
     cod_event *done;
     COD_TRY(cod_event_create(backend, device, &done));
     cod_status status = cod_event_record(backend, done, queue);
-    if (status == COD_OK)
-        status = cod_event_wait(backend, done);
+    COD_THEN(status, cod_event_wait(backend, done));
     cod_event_destroy(backend, done);
     return status;
 }

@@ -27,8 +27,7 @@ cod_status cod_staging_create(const cod_backend *backend, cod_device *device, co
     staging->backend = backend;
     staging->device = device;
     cod_status status = cod_queue_create(backend, device, &staging->fetching);
-    if (status == COD_OK)
-        status = cod_queue_create(backend, device, &staging->returning);
+    COD_THEN(status, cod_queue_create(backend, device, &staging->returning));
     if (status != COD_OK) {
         cod_staging_destroy(staging);
         return status;
@@ -68,10 +67,8 @@ static cod_status staged_create(cod_staging *staging, size_t bytes, cod_staged *
     COD_REQUIRE_MEMORY(staged);
     staged->staging = staging;
     cod_status status = backend->host_buffer_create(staging->device, bytes, &staged->pinned);
-    if (status == COD_OK)
-        status = cod_event_create(backend, staging->device, &staged->fetched);
-    if (status == COD_OK)
-        status = cod_event_create(backend, staging->device, &staged->returned);
+    COD_THEN(status, cod_event_create(backend, staging->device, &staged->fetched));
+    COD_THEN(status, cod_event_create(backend, staging->device, &staged->returned));
     if (status != COD_OK) {
         staged_free(staged);
         return status;

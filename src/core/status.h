@@ -61,6 +61,16 @@ const char *cod_error_place(void);
             return cod_try_status_;                                                                                    \
     } while (0)
 
+/**
+ * Makes `call` and stores its status in `status`, unless `status` is a failure already. For functions that give something back at
+ * their end: their steps follow one another like this, the first failure skips the rest, and what comes behind them always runs.
+ */
+#define COD_THEN(status, call)                                                                                         \
+    do {                                                                                                               \
+        if ((status) == COD_OK)                                                                                        \
+            (status) = (call);                                                                                         \
+    } while (0)
+
 /** Stores the status of `call` in `status` and jumps to `label` when it fails. */
 #define COD_TRY_GOTO(status, label, call)                                                                              \
     do {                                                                                                               \

@@ -59,8 +59,7 @@ cod_status cod_cpu_bench_convolution(cod_device *device, const cod_op *op, int r
     void *memory = NULL;
     cod_status status = cod_aligned_alloc(&memory, cod_align_up(info.x_bytes) + 2 * cod_align_up(info.packed_bytes) +
                                                        cod_align_up(info.y_bytes) + info.scratch_bytes);
-    if (status == COD_OK)
-        status = time_runs(conv, &info, memory, repeats, ms);
+    COD_THEN(status, time_runs(conv, &info, memory, repeats, ms));
     cod_aligned_free(memory);
     cpu_conv_destroy(conv);
     return status;

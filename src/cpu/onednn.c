@@ -293,8 +293,7 @@ static cod_status desc_create(cpu_conv *conv, const cpu_conv_problem *p)
     else
         status = COD_DNNL(dnnl_convolution_backward_weights_desc_init(&backward, direct, &x, &w, p->bias ? &b : NULL,
                                                                       &y, strides, pads, pads));
-    if (status == COD_OK)
-        status = desc_choose(p, &backward, attr, conv->onednn->engine, hint, &conv->desc);
+    COD_THEN(status, desc_choose(p, &backward, attr, conv->onednn->engine, hint, &conv->desc));
 done:
     if (hint)
         dnnl_primitive_desc_destroy(hint);

@@ -219,8 +219,7 @@ static cod_status time_candidate(cod_device *device, const trial *t, const cpu_c
     plan->device = device;
     plan->op = t->op;
     cod_status status = candidate->create(plan);
-    if (status == COD_OK)
-        status = time_plan(plan, best_s, seconds);
+    COD_THEN(status, time_plan(plan, best_s, seconds));
     cpu_plan_destroy(plan);
     return status;
 }

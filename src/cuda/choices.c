@@ -185,10 +185,8 @@ static cod_status merge_file(const char *path, const char *key, const char *name
     snprintf(aside, sizeof aside, "%s.foreign", path);
     if (status == COD_OK && foreign && rename(path, aside) != 0)
         status = cod_fail(COD_ERR_IO, "'%s': %s", aside, strerror(errno));
-    if (status == COD_OK)
-        status = list_put(&list, key, name, us);
-    if (status == COD_OK)
-        status = replace_file(path, &list);
+    COD_THEN(status, list_put(&list, key, name, us));
+    COD_THEN(status, replace_file(path, &list));
     list_clear(&list);
     return status;
 }

@@ -192,11 +192,10 @@ static cod_status ask_heuristics(const cuda_tuner *tuner, const linear_product *
     const void *bias = product->bias; /* where it is rounded only its alignment differs */
     COD_TRY(linear_descriptors_create(calls, product, bias, &of));
     cod_status status = COD_CUBLASLT(calls, cublasLtMatmulPreferenceCreate(&preference));
-    if (status == COD_OK)
-        status = set_preference(calls, product, tuner->workspace_bytes, preference);
-    if (status == COD_OK)
-        status = COD_CUBLASLT(calls, cublasLtMatmulAlgoGetHeuristic(cublaslt->handle, of.operation, of.a, of.b, of.d,
-                                                                    of.d, preference, MOST_ALGORITHMS, results, count));
+    COD_THEN(status, set_preference(calls, product, tuner->workspace_bytes, preference));
+    COD_THEN(status,
+             COD_CUBLASLT(calls, cublasLtMatmulAlgoGetHeuristic(cublaslt->handle, of.operation, of.a, of.b, of.d, of.d,
+                                                                preference, MOST_ALGORITHMS, results, count)));
     if (preference != nullptr)
         calls->cublasLtMatmulPreferenceDestroy(preference);
     linear_descriptors_destroy(calls, &of);

@@ -177,8 +177,7 @@ static cod_status average_start(cod_collective *collective, cod_buffer *buffer, 
     cod_status status = COD_OK;
     if (ready != nullptr)
         status = COD_CUDA(cudaStreamWaitEvent(c->stream, ready->event, 0));
-    if (status == COD_OK)
-        status = queue_average(c, values, count, r);
+    COD_THEN(status, queue_average(c, values, count, r));
     if (status != COD_OK)
         give_back(r);
     else
@@ -203,8 +202,7 @@ static cod_status average_wait(cod_reduction *reduction, cod_queue *queue)
     cod_device *device = r->collective->device;
     cuda_chain_end(device);
     cod_status status = check(r->collective);
-    if (status == COD_OK)
-        status = COD_CUDA(cudaStreamWaitEvent(cuda_stream(device, queue), r->done, 0));
+    COD_THEN(status, COD_CUDA(cudaStreamWaitEvent(cuda_stream(device, queue), r->done, 0)));
     give_back(r);
     return status;
 }

@@ -99,8 +99,7 @@ static cod_status list_copies(cod_device *device)
     qsort(now->copies, static_cast<size_t>(now->count), sizeof now->copies[0], by_address);
     const size_t bytes = offsetof(rounded_list, copies) + static_cast<size_t>(now->count) * sizeof now->copies[0];
     cod_status status = COD_CUDA(cudaDeviceSynchronize());
-    if (status == COD_OK)
-        status = cuda_memory_write(device, device->updated_copies, now, bytes);
+    COD_THEN(status, cuda_memory_write(device, device->updated_copies, now, bytes));
     free(now);
     return status;
 }

@@ -122,8 +122,7 @@ cod_status cod_photograph_read(const cod_examples *examples, size_t index, uint8
     COD_TRY(cod_image_read(examples->files.items[index].path, &image));
     cod_status status = cod_image_to_rgb8(&image);
     const int64_t shorter = image.width < image.height ? image.width : image.height;
-    if (status == COD_OK)
-        status = cod_image_resize(&image, (double)side / (double)shorter, &resized);
+    COD_THEN(status, cod_image_resize(&image, (double)side / (double)shorter, &resized));
     cod_image_clear(&image);
     COD_TRY(status);
     const uint8_t *from = resized.pixels;

@@ -227,8 +227,7 @@ static cod_status place(opening *o)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
     for (size_t i = 0; status == COD_OK && i < count; i++)
         roots[i] = (uint32_t)sources[o->train.items[i]].root;
-    if (status == COD_OK)
-        status = cod_placement_keep(o->options, o->place, roots, count, ours);
+    COD_THEN(status, cod_placement_keep(o->options, o->place, roots, count, ours));
     size_t kept = 0;
     for (size_t i = 0; status == COD_OK && i < count; i++)
         if (ours[i])

@@ -148,10 +148,8 @@ cod_status cod_fourier_create(int64_t height, int64_t width, cod_fourier **fouri
     f->column = malloc((size_t)height * sizeof *f->column);
     if (f->column == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory");
-    if (status == COD_OK)
-        status = line_init(&f->down, height);
-    if (status == COD_OK)
-        status = line_init(&f->across, width);
+    COD_THEN(status, line_init(&f->down, height));
+    COD_THEN(status, line_init(&f->across, width));
     if (status == COD_OK)
         *fourier = f;
     else

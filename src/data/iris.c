@@ -154,12 +154,9 @@ cod_status cod_iris_read(const cod_data_options *options, bool report, cod_examp
     cod_status status = read_text(t.path, &t.text, &length);
     if (status == COD_OK && strlen(t.text) != length)
         status = cod_fail(COD_ERR_FORMAT, "%s: is no text: byte %zu is zero", t.path, strlen(t.text));
-    if (status == COD_OK)
-        status = cut(&t, &out->arena);
-    if (status == COD_OK)
-        status = take_classes(&t, out);
-    if (status == COD_OK)
-        status = take_numbers(&t, out);
+    COD_THEN(status, cut(&t, &out->arena));
+    COD_THEN(status, take_classes(&t, out));
+    COD_THEN(status, take_numbers(&t, out));
     free(t.text);
     return status;
 }

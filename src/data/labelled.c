@@ -61,8 +61,7 @@ static cod_status hold_out(const cod_data_options *options, cod_labelled *l, con
     cod_status status = COD_OK;
     if (labels == NULL || numbers == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu examples", count);
-    if (status == COD_OK)
-        status = cod_labels_deal(labels, count, numbers);
+    COD_THEN(status, cod_labels_deal(labels, count, numbers));
     for (size_t i = 0; status == COD_OK && i < count; i++) {
         const bool held =
             folds > 0 ? numbers[i] % folds == (size_t)options->fold : cod_is_held_out(numbers[i], held_out, count);
@@ -101,8 +100,7 @@ static cod_status place_train(const cod_data_options *options, const cod_dataset
     cod_status status = COD_OK;
     if (labels == NULL || ours == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu examples", train->count);
-    if (status == COD_OK)
-        status = cod_placement_keep(options, place, labels, train->count, ours);
+    COD_THEN(status, cod_placement_keep(options, place, labels, train->count, ours));
     for (size_t i = 0; status == COD_OK && i < train->count; i++)
         if (ours[i])
             append(&l->splits[COD_SPLIT_TRAIN], train->items[i]);
@@ -255,8 +253,7 @@ cod_status cod_labelled_priors(const cod_labelled *labelled, const cod_data_opti
     cod_status status = COD_OK;
     if (labels == NULL || counts == NULL || total == NULL)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu classes of %zu groups", classes, groups);
-    if (status == COD_OK)
-        status = cod_placement_count(options, place, labels, labelled->train.count, classes, counts);
+    COD_THEN(status, cod_placement_count(options, place, labels, labelled->train.count, classes, counts));
     for (size_t i = 0; status == COD_OK && i < groups * classes; i++) {
         total[i % classes] += (double)counts[i];
         total[classes] += (double)counts[i];

@@ -162,8 +162,7 @@ cod_status cod_ma_features_of(const cod_image *image, int64_t crop, cod_ma_featu
 {
     cod_plane scales[COD_MA_SCALES] = {{0}};
     cod_status status = take_gray(image, crop, &scales[0]);
-    if (status == COD_OK)
-        status = compute(scales, features);
+    COD_THEN(status, compute(scales, features));
     for (int s = 0; s < COD_MA_SCALES; s++)
         cod_plane_clear(&scales[s]);
     return status;

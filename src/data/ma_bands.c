@@ -148,8 +148,7 @@ static cod_status normalise(const cod_steerable *pyramid, int level, int band, c
     cod_plane parent;
     COD_TRY(cod_plane_init(2 * small->height, 2 * small->width, &parent));
     cod_status status = cod_resize_f64(small->values, small->height, small->width, 1, 2, parent.values);
-    if (status == COD_OK)
-        status = normalise_beside(pyramid, level, band, &parent, out);
+    COD_THEN(status, normalise_beside(pyramid, level, band, &parent, out));
     cod_plane_clear(&parent);
     return status;
 }
@@ -182,8 +181,7 @@ static cod_status structure_features(const cod_steerable *pyramid, cod_plane nor
     for (int i = 0; status == COD_OK && i < LEVELS * BANDS; i++) {
         const cod_plane *band = &pyramid->band[i / BANDS][i % BANDS];
         status = cod_resize_f64_to(band->values, band->height, band->width, 1, high->height, high->width, large.values);
-        if (status == COD_OK)
-            status = cod_ssim_structure(large.values, high->values, high->height, high->width, features++);
+        COD_THEN(status, cod_ssim_structure(large.values, high->values, high->height, high->width, features++));
     }
     cod_plane_clear(&large);
     for (int i = 0; i < BANDS; i++)
@@ -200,10 +198,8 @@ cod_status cod_ma_band_features(const cod_plane *gray, double features[COD_MA_BA
     cod_status status = cod_steerable_init(gray, &pyramid);
     for (int i = 0; status == COD_OK && i < LEVELS * BANDS; i++)
         status = normalise(&pyramid, i / BANDS, i % BANDS, &normal[i / BANDS][i % BANDS]);
-    if (status == COD_OK)
-        status = shape_features(normal, features);
-    if (status == COD_OK)
-        status = structure_features(&pyramid, normal, features + LEVELS * BANDS + BANDS);
+    COD_THEN(status, shape_features(normal, features));
+    COD_THEN(status, structure_features(&pyramid, normal, features + LEVELS * BANDS + BANDS));
     for (int i = 0; i < LEVELS * BANDS; i++)
         cod_plane_clear(&normal[i / BANDS][i % BANDS]);
     cod_steerable_clear(&pyramid);

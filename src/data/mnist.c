@@ -93,8 +93,7 @@ static cod_status take_labels(const mnist *m, cod_examples *out)
     uint8_t *labels = malloc(count);
     COD_REQUIRE_MEMORY(labels);
     cod_status status = read_labels(m, labels, &classes);
-    if (status == COD_OK)
-        status = cod_examples_reserve(out, count, classes);
+    COD_THEN(status, cod_examples_reserve(out, count, classes));
     for (size_t i = 0; status == COD_OK && i < count; i++)
         out->labels[i] = labels[i];
     free(labels);

@@ -244,8 +244,7 @@ static cod_status all_features(plane *p, size_t blocks, double *features)
         const int64_t size = COD_NIQE_BLOCK >> scale;
         if (scale > 0)
             status = halve(p);
-        if (status == COD_OK)
-            status = normalise(p, normal.values);
+        COD_THEN(status, normalise(p, normal.values));
         normal.height = p->height;
         normal.width = p->width;
         for (size_t b = 0; status == COD_OK && b < blocks; b++)
@@ -306,8 +305,7 @@ cod_status cod_niqe_features(const cod_image *image, int64_t crop, cod_niqe_mode
     double *of_blocks = malloc(blocks * COD_NIQE_FEATURES * sizeof *of_blocks);
     cod_status status =
         of_blocks != NULL ? all_features(&p, blocks, of_blocks) : cod_fail(COD_ERR_MEMORY, "out of memory");
-    if (status == COD_OK)
-        status = summarise(of_blocks, blocks, features);
+    COD_THEN(status, summarise(of_blocks, blocks, features));
     free(of_blocks);
     free(p.values);
     return status;

@@ -123,8 +123,7 @@ static cod_status divide(const cod_data_options *options, const cod_dataset_plac
         status = cod_fail(COD_ERR_MEMORY, "out of memory for %zu training items", count);
     if (status == COD_OK && skewed)
         draw_shares(place->seed, options->alpha, labels_end, groups, shares);
-    if (status == COD_OK)
-        status = deal(&(dealing){.seed = place->seed, .parts = groups, .shares = shares}, labels, count, *parts);
+    COD_THEN(status, deal(&(dealing){.seed = place->seed, .parts = groups, .shares = shares}, labels, count, *parts));
     free(shares);
     return status;
 }
@@ -170,8 +169,7 @@ cod_status cod_placement_keep(const cod_data_options *options, const cod_dataset
 {
     uint32_t *parts;
     cod_status status = divide(options, place, labels, count, &parts);
-    if (status == COD_OK)
-        status = keep(options, place, parts, count, ours);
+    COD_THEN(status, keep(options, place, parts, count, ours));
     free(parts);
     COD_TRY(status);
     bool any = count == 0;

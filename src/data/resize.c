@@ -139,10 +139,8 @@ static cod_status resample(sample_type type, const void *in, side height, side w
     const size_t out_count = (size_t)(width.out * channels);
     double *rows = malloc((in_count + out_count) * sizeof *rows);
     cod_status status = rows ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
-    if (status == COD_OK)
-        status = filter_init(&down, height.in, height.out, height.scale);
-    if (status == COD_OK)
-        status = filter_init(&across, width.in, width.out, width.scale);
+    COD_THEN(status, filter_init(&down, height.in, height.out, height.scale));
+    COD_THEN(status, filter_init(&across, width.in, width.out, width.scale));
     for (int64_t y = 0; status == COD_OK && y < down.size; y++) {
         double *tall = rows, *done = rows + in_count;
         memset(tall, 0, in_count * sizeof *tall);

@@ -137,8 +137,7 @@ static cod_status build_level(const builder *b, int level, cod_steerable *pyrami
     COD_TRY(cod_fourier_create(height, width, &fourier));
     for (int band = 0; status == COD_OK && band < COD_STEERABLE_BANDS; band++) {
         status = cod_plane_init(height, width, &pyramid->band[level][band]);
-        if (status == COD_OK)
-            status = build_band(b, fourier, level, band, &pyramid->band[level][band]);
+        COD_THEN(status, build_band(b, fourier, level, band, &pyramid->band[level][band]));
     }
     cod_fourier_destroy(fourier);
     return status;
@@ -152,8 +151,7 @@ static cod_status build(builder *b, const cod_plane *plane, cod_steerable *pyram
     COD_TRY(cod_fourier_create(b->height, b->width, &fourier));
     cod_fourier_forward(fourier, b->spectrum);
     cod_status status = cod_plane_init(b->height, b->width, &pyramid->high);
-    if (status == COD_OK)
-        status = build_band(b, fourier, -1, 0, &pyramid->high);
+    COD_THEN(status, build_band(b, fourier, -1, 0, &pyramid->high));
     cod_fourier_destroy(fourier);
     for (int level = 0; status == COD_OK && level < COD_STEERABLE_LEVELS; level++)
         status = build_level(b, level, pyramid);

@@ -102,8 +102,7 @@ static cod_status build(cod_store *store, const cod_source_list *sources, size_t
     cod_status status = b.pictures && b.left_out && b.reasons
                             ? COD_OK
                             : cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
-    if (status == COD_OK)
-        status = cod_run_parallel(count, probe, &b);
+    COD_THEN(status, cod_run_parallel(count, probe, &b));
     if (status == COD_OK) {
         choice->leave_out(choice->context, b.pictures, b.left_out);
         plan(&b, limit_bytes);

@@ -175,8 +175,7 @@ static cod_status decode_any(TIFF *tiff, const tiff_context *context, const tags
     cod_status status = COD_OK;
     if (!TIFFReadRGBAImageOriented(tiff, t->width, t->height, rgba, t->orientation, 1))
         status = damaged(context);
-    if (status == COD_OK)
-        status = cod_image_init(image, t->width, t->height, 3, 8);
+    COD_THEN(status, cod_image_init(image, t->width, t->height, 3, 8));
     for (size_t p = 0; p < pixels && status == COD_OK; p++) {
         uint8_t *out = (uint8_t *)image->pixels + 3 * p;
         out[0] = (uint8_t)TIFFGetR(rgba[p]);

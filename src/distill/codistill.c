@@ -201,14 +201,10 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     /* What must repeat is of no run in particular: its bytes are those of every run of this configuration. */
     if (root->nonce[0] != '\0' && !exchange.deterministic && exchange.replay[0] == '\0')
         run = cod_hash(root->nonce, strlen(root->nonce), run);
-    if (status == COD_OK)
-        status = cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange);
-    if (status == COD_OK)
-        status = cod_group_agree(world, make_peers(c, context, models), NULL);
-    if (status == COD_OK)
-        status = cod_group_agree(world, read_control(c, context), NULL);
-    if (status == COD_OK)
-        status = cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL);
+    COD_THEN(status, cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange));
+    COD_THEN(status, cod_group_agree(world, make_peers(c, context, models), NULL));
+    COD_THEN(status, cod_group_agree(world, read_control(c, context), NULL));
+    COD_THEN(status, cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL));
     tell_pinned_coder(context, &exchange);
     if (cod_recipe_distilling(&context->session->recipe) == NULL && cod_group_rank(context->group) == 0)
         cod_log_info("group %d: recipe '%s' has no sub-step that distils; peers' weights are merged at most",
@@ -345,12 +341,10 @@ static cod_status average_statistics(const codistill *c, cod_train_context *cont
                                                       : cod_fail(COD_ERR_MEMORY, "out of memory for statistics");
     for (size_t i = 0; i < count && status == COD_OK; i++)
         sums[i] = state[i];
-    if (status == COD_OK)
-        status = cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM);
+    COD_THEN(status, cod_group_reduce(context->group, sums, count, COD_REDUCE_SUM));
     for (size_t i = 0; i < count && status == COD_OK; i++)
         state[i] = (float)(sums[i] / size);
-    if (status == COD_OK)
-        status = cod_weights_upload_states(weights, c->sets, state);
+    COD_THEN(status, cod_weights_upload_states(weights, c->sets, state));
     free(state);
     free(sums);
     return status;

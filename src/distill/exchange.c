@@ -74,8 +74,7 @@ static cod_status make_window(cod_exchange *e, const cod_slot_identity *identity
     int *sources = NULL;
     size_t count = 0;
     cod_status status = cod_group_agree(cod_comm_world(e->setup.comm), find_sources(e, &sources, &count), NULL);
-    if (status == COD_OK)
-        status = cod_rma_create(e->setup.comm, identity, layout, &e->puller.rooms, sources, count, out);
+    COD_THEN(status, cod_rma_create(e->setup.comm, identity, layout, &e->puller.rooms, sources, count, out));
     free(sources);
     return status;
 }

@@ -117,8 +117,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     if (!*answered || (who->window == NULL && who->damage == FILE_SOUND))
         return leave(t, COD_OK);
     cod_status status = file_check_window(t, who->window, who->damage, expected, &header);
-    if (status == COD_OK)
-        status = file_check_not_older(&header, who->newest);
+    COD_THEN(status, file_check_not_older(&header, who->newest));
     if (status != COD_OK)
         return leave(t, status);
     who->newest = header.newest;
@@ -307,8 +306,7 @@ static cod_status restored(cod_transport *transport, const void *data, size_t by
     if (t->storing || t->header_due)
         return leave(t, cod_fail(COD_ERR_IO, "'%s' does not answer", t->own));
     cod_status status = unpack(t, data, bytes);
-    if (status == COD_OK)
-        status = run_on_thread(t, keep_what_is_there);
+    COD_THEN(status, run_on_thread(t, keep_what_is_there));
     if (status != COD_OK)
         return leave(t, status);
     if (t->left > t->resumed.newest) /* of what came after the checkpoint */
@@ -427,8 +425,7 @@ static cod_status empty(file *t, const cod_untrusted_folder *folder)
         status = file_write_header(t);
     } else {
         status = cod_untrusted_file_remove(folder, FILE_HEADER_NAME);
-        if (status == COD_OK)
-            status = file_remove_others(folder, &t->writer.header);
+        COD_THEN(status, file_remove_others(folder, &t->writer.header));
     }
     pthread_mutex_unlock(&t->mutex);
     return status;

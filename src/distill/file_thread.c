@@ -103,10 +103,8 @@ cod_status file_write_header(file *t)
     t->header_due = false;
     pthread_mutex_unlock(&t->mutex);
     cod_status status = file_open_shard(t, header.identity.group, header.identity.shard, COD_UNTRUSTED_CREATE, &folder);
-    if (status == COD_OK)
-        status = write_sealed(t, folder, FILE_HEADER_NAME, 0, bytes, t->window_bytes);
-    if (status == COD_OK)
-        status = file_remove_others(folder, &header);
+    COD_THEN(status, write_sealed(t, folder, FILE_HEADER_NAME, 0, bytes, t->window_bytes));
+    COD_THEN(status, file_remove_others(folder, &header));
     cod_untrusted_folder_close(folder);
     free(bytes);
     pthread_mutex_lock(&t->mutex);
@@ -123,8 +121,7 @@ static cod_status write_version(file *t)
     pthread_mutex_unlock(&t->mutex);
     file_version_name(p.version, name);
     cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_CREATE, &folder);
-    if (status == COD_OK)
-        status = write_sealed(t, folder, name, p.version, bytes, p.bytes);
+    COD_THEN(status, write_sealed(t, folder, name, p.version, bytes, p.bytes));
     cod_untrusted_folder_close(folder);
     pthread_mutex_lock(&t->mutex);
     if (status != COD_OK)

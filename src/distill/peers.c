@@ -393,8 +393,7 @@ static cod_status load_ranges(cod_teacher *teacher, int index, const cod_st_file
     float *ranges = malloc(count * sizeof *ranges);
     COD_REQUIRE_MEMORY(ranges);
     cod_status status = cod_checkpoint_read(file, name, ranges, count * sizeof *ranges);
-    if (status == COD_OK)
-        status = cod_teacher_set_ranges(teacher, ranges);
+    COD_THEN(status, cod_teacher_set_ranges(teacher, ranges));
     free(ranges);
     return status;
 }

@@ -12,8 +12,7 @@ static cod_status calibrate_file(cod_upscaler *upscaler, const cod_file *file, b
     cod_image image, low = {0};
     COD_TRY(cod_image_read(file->path, &image));
     cod_status status = reduce ? cod_image_resize(&image, 1.0 / cod_upscaler_scale(upscaler), &low) : COD_OK;
-    if (status == COD_OK)
-        status = cod_upscaler_calibrate(upscaler, reduce ? &low : &image);
+    COD_THEN(status, cod_upscaler_calibrate(upscaler, reduce ? &low : &image));
     cod_image_clear(&low);
     cod_image_clear(&image);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", file->path);
@@ -48,8 +47,7 @@ cod_status cod_calibrate_folder(cod_upscaler *upscaler, const char *folder, bool
     cod_status status = cod_files_find(&files, folder, 0);
     if (status == COD_OK && files.count == 0)
         status = cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) to calibrate on", folder);
-    if (status == COD_OK)
-        status = cod_calibrate_files(upscaler, &files, reduce);
+    COD_THEN(status, cod_calibrate_files(upscaler, &files, reduce));
     cod_files_clear(&files);
     return status;
 }

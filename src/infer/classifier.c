@@ -211,8 +211,7 @@ cod_status cod_classifier_evaluate(cod_classifier *classifier, const cod_labelle
     batch_steps steps = {classifier, labelled, split, &s, result};
     const cod_stream_steps stream = {&steps, batch_fill, batch_run, batch_store};
     cod_status status = allocate(result);
-    if (status == COD_OK)
-        status = cod_stream_run(&classifier->stream, &stream, (result->count + batch - 1) / batch);
+    COD_THEN(status, cod_stream_run(&classifier->stream, &stream, (result->count + batch - 1) / batch));
     if (status != COD_OK) {
         cod_classification_clear(result);
         return status;

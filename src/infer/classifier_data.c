@@ -99,12 +99,9 @@ cod_status cod_classifier_data_open(const cod_saved_model *saved, const char *pa
     cod_arena arena = {0};
     cod_labelled *labelled = NULL;
     cod_status status = cod_json_parse(saved->data, strlen(saved->data), &document);
-    if (status == COD_OK)
-        status = open_data(document, path, &arena, &labelled);
-    if (status == COD_OK)
-        status = check_classes(cod_json_get(document, "classes"), labelled, path);
-    if (status == COD_OK)
-        status = normalise(document, &arena, labelled);
+    COD_THEN(status, open_data(document, path, &arena, &labelled));
+    COD_THEN(status, check_classes(cod_json_get(document, "classes"), labelled, path));
+    COD_THEN(status, normalise(document, &arena, labelled));
     cod_json_free(document);
     cod_arena_clear(&arena);
     if (status != COD_OK) {

@@ -82,8 +82,7 @@ cod_status cod_evaluate_image(cod_upscaler *upscaler, const cod_image *truth, co
 {
     cod_image cut = {0}, low = {0};
     cod_status status = bring_down(truth, cod_upscaler_scale(upscaler), &cut, &low);
-    if (status == COD_OK)
-        status = cod_evaluate_pair(upscaler, &low, &cut, quality, upscaled);
+    COD_THEN(status, cod_evaluate_pair(upscaler, &low, &cut, quality, upscaled));
     cod_image_clear(&low);
     cod_image_clear(&cut);
     return status;
@@ -217,8 +216,7 @@ static cod_status prepare_file(void *context, size_t index)
     cod_status status = cod_image_read(item->file->path, &picture);
     if (status == COD_OK) {
         status = cod_image_to_rgb8(&picture);
-        if (status == COD_OK)
-            status = bring_down(&picture, cod_upscaler_scale(work->upscaler), &item->truth, &item->low);
+        COD_THEN(status, bring_down(&picture, cod_upscaler_scale(work->upscaler), &item->truth, &item->low));
         if (status != COD_OK)
             status = cod_fail_prefix(status, "%s", item->file->path);
     }
@@ -233,9 +231,8 @@ static cod_status upscale_file(void *context, size_t index)
     if (item->status != COD_OK)
         return COD_OK;
     cod_status status = cod_upscaler_run(work->upscaler, &item->low, NULL, NULL, &item->upscaled);
-    if (status == COD_OK)
-        status = cod_evaluate_features(work->options, item->file->path, &item->upscaled, &item->truth,
-                                       cod_upscaler_scale(work->upscaler), &item->result);
+    COD_THEN(status, cod_evaluate_features(work->options, item->file->path, &item->upscaled, &item->truth,
+                                           cod_upscaler_scale(work->upscaler), &item->result));
     return leave_out(item, status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", item->file->path));
 }
 
@@ -329,8 +326,7 @@ cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char *folder, const
     evaluation->pi_with_ma = options->ma != NULL;
     evaluation->lpips_weighted = options->lpips != NULL && cod_lpips_is_weighted(options->lpips);
     cod_status status = cod_files_find(&files, folder, 0);
-    if (status == COD_OK)
-        status = evaluate_found(&work, folder, &files);
+    COD_THEN(status, evaluate_found(&work, folder, &files));
     cod_files_clear(&files);
     if (status != COD_OK)
         cod_evaluation_clear(evaluation);

@@ -151,8 +151,7 @@ static cod_status tensor_load(const cod_st_tensor *tensor, const cod_param *para
     void *torch = NULL;
     COD_TRY(cod_aligned_alloc(&torch, count * sizeof(float)));
     cod_status status = cod_st_to_f32(tensor, torch, count);
-    if (status == COD_OK)
-        status = check_finite(param->name, torch, count);
+    COD_THEN(status, check_finite(param->name, torch, count));
     if (status == COD_OK)
         cod_param_from_torch(param, torch, values + param->offset);
     cod_aligned_free(torch);
@@ -249,8 +248,7 @@ static cod_status values_load(const cod_st_file *file, const cod_model *model, c
     name_lists lists = {0};
     size_t loaded = 0;
     cod_status status = cod_graph_part_find(model, &arena, &part);
-    if (status == COD_OK)
-        status = params_load(file, model->graph, &part, values, &loaded, &lists);
+    COD_THEN(status, params_load(file, model->graph, &part, values, &loaded, &lists));
     if (status == COD_OK)
         unexpected_find(file, model->graph, &part, &lists.unexpected);
     cod_arena_clear(&arena);
@@ -384,8 +382,7 @@ cod_status cod_model_save_weights(const char *path, const cod_model *model, cons
     void *values = NULL;
     COD_TRY(host_values(weights, &values));
     cod_status status = cod_weights_download(weights, values);
-    if (status == COD_OK)
-        status = cod_model_save(path, model, values, extra, extra_count);
+    COD_THEN(status, cod_model_save(path, model, values, extra, extra_count));
     cod_aligned_free(values);
     return status;
 }
@@ -396,10 +393,8 @@ cod_status cod_model_load_weights(const char *path, const cod_model *model, cod_
     void *values = NULL;
     COD_TRY(host_values(weights, &values));
     cod_status status = cod_weights_download(weights, values);
-    if (status == COD_OK)
-        status = cod_model_load_values(path, model, mode, values, counts);
-    if (status == COD_OK)
-        status = cod_weights_upload(weights, values);
+    COD_THEN(status, cod_model_load_values(path, model, mode, values, counts));
+    COD_THEN(status, cod_weights_upload(weights, values));
     cod_aligned_free(values);
     return status;
 }
@@ -438,12 +433,9 @@ cod_status cod_set_load_weights(const char *path, int set, cod_weights *weights)
     void *values = NULL;
     COD_TRY(cod_st_open(path, &file));
     cod_status status = host_values(weights, &values);
-    if (status == COD_OK)
-        status = cod_weights_download(weights, values);
-    if (status == COD_OK)
-        status = set_load(file, weights->graph, set, values);
-    if (status == COD_OK)
-        status = cod_weights_upload(weights, values);
+    COD_THEN(status, cod_weights_download(weights, values));
+    COD_THEN(status, set_load(file, weights->graph, set, values));
+    COD_THEN(status, cod_weights_upload(weights, values));
     cod_aligned_free(values);
     cod_st_close(file);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
@@ -470,8 +462,7 @@ cod_status cod_set_save_weights(const char *path, int set, const cod_weights *we
     void *values = NULL;
     COD_TRY(host_values(weights, &values));
     cod_status status = cod_weights_download(weights, values);
-    if (status == COD_OK)
-        status = set_save(path, set, weights->graph, values);
+    COD_THEN(status, set_save(path, set, weights->graph, values));
     cod_aligned_free(values);
     return status;
 }

@@ -513,8 +513,7 @@ cod_status cod_onnx_write(const char *path, const cod_model *model, const float 
 {
     cod_proto proto = {0};
     cod_status status = cod_onnx_encode(model, values, &proto);
-    if (status == COD_OK)
-        status = cod_file_write(path, proto.data, proto.bytes);
+    COD_THEN(status, cod_file_write(path, proto.data, proto.bytes));
     cod_proto_clear(&proto);
     return status;
 }

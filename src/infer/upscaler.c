@@ -486,13 +486,11 @@ cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const cod_image *low)
     cod_status status = COD_OK;
     if (upscaler->observer == NULL)
         status = cod_int8_observer_create(upscaler->model->graph, &upscaler->observer);
-    if (status == COD_OK)
-        status = window_compile(upscaler, width, height, false, NULL);
-    if (status == COD_OK)
-        status = cod_stream_load(&upscaler->stream, &(cod_stream_steps){.context = &steps, .fill = middle_fill}, 0);
-    if (status == COD_OK)
-        status = cod_int8_observe(upscaler->observer, upscaler->weights,
-                                  cod_executable_program(upscaler->executable, PROGRAM));
+    COD_THEN(status, window_compile(upscaler, width, height, false, NULL));
+    COD_THEN(status,
+             cod_stream_load(&upscaler->stream, &(cod_stream_steps){.context = &steps, .fill = middle_fill}, 0));
+    COD_THEN(status, cod_int8_observe(upscaler->observer, upscaler->weights,
+                                      cod_executable_program(upscaler->executable, PROGRAM)));
     if (status == COD_OK)
         cod_int8_choose(upscaler->observer, upscaler->int8_ranges);
     window_clear(upscaler);

@@ -221,8 +221,7 @@ static cod_status commit(cod_file_writer *writer, bool *made)
     if (status == COD_OK && fsync(writer->file) != 0 && errno != EINVAL)
         status = cod_fail_system("flush", writer->path);
     /* The file stays open, so that cod_file_writer_abort() knows that the temporary name is still ours. */
-    if (status == COD_OK)
-        status = take_name(writer, made);
+    COD_THEN(status, take_name(writer, made));
     if (status != COD_OK) {
         cod_file_writer_abort(writer);
         return status;

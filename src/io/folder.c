@@ -76,8 +76,7 @@ cod_status cod_folder_create(const char *path)
         status = create_one(copy);
         *slash = '/';
     }
-    if (status == COD_OK)
-        status = create_one(copy);
+    COD_THEN(status, create_one(copy));
     free(copy);
     return status;
 }

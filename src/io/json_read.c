@@ -87,8 +87,7 @@ cod_status cod_json_parse(const char *text, size_t bytes, cod_json_value **docum
     for (const char *rest = end; rest < text + bytes && status == COD_OK; rest++)
         if (strchr(" \t\r\n", *rest) == NULL)
             status = cod_fail(COD_ERR_FORMAT, "more after the end of the JSON at byte %zu", (size_t)(rest - text));
-    if (status == COD_OK)
-        status = check_keys(json);
+    COD_THEN(status, check_keys(json));
     if (status != COD_OK) {
         cJSON_Delete(json);
         return status;

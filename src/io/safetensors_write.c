@@ -165,8 +165,7 @@ cod_status cod_st_write(const char *path, const cod_st_tensor *tensors, size_t c
     for (size_t i = 0; i < count && status == COD_OK; i++) {
         size_t bytes = 0;
         status = cod_st_data_bytes(&sorted[i], &bytes);
-        if (status == COD_OK)
-            status = cod_st_writer_append(writer, sorted[i].data, bytes);
+        COD_THEN(status, cod_st_writer_append(writer, sorted[i].data, bytes));
     }
     free(sorted);
     if (status != COD_OK) {

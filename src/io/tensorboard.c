@@ -81,8 +81,7 @@ static cod_status write_record(cod_tensorboard *board, const unsigned char *even
 static cod_status write_event(cod_tensorboard *board, cod_proto *event)
 {
     cod_status status = event->status;
-    if (status == COD_OK)
-        status = write_record(board, event->data, event->bytes);
+    COD_THEN(status, write_record(board, event->data, event->bytes));
     cod_proto_clear(event);
     return status;
 }

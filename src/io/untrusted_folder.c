@@ -141,8 +141,7 @@ cod_status cod_untrusted_file_write(const cod_untrusted_folder *folder, const ch
         return cod_fail_system("write", path);
     COD_TRY(cod_io_writer_create(own, path, name, AT_SYMLINK_NOFOLLOW, &writer));
     cod_status status = cod_file_writer_write(writer, data, bytes);
-    if (status == COD_OK)
-        status = cod_file_writer_write(writer, more, more_bytes);
+    COD_THEN(status, cod_file_writer_write(writer, more, more_bytes));
     if (status == COD_OK)
         return cod_file_writer_commit(writer);
     cod_file_writer_abort(writer);

@@ -164,10 +164,8 @@ cod_status cod_optimiser_create(cod_weights *weights, int set, const cod_optimis
         optimiser->options.part_count = optimiser->range.count;
     }
     cod_status status = make_scalars(optimiser);
-    if (status == COD_OK)
-        status = make_buffers(optimiser);
-    if (status == COD_OK)
-        status = make_plans(optimiser);
+    COD_THEN(status, make_buffers(optimiser));
+    COD_THEN(status, make_plans(optimiser));
     if (status != COD_OK) {
         cod_optimiser_destroy(optimiser);
         return status;

@@ -47,10 +47,8 @@ cod_status cod_weights_place(cod_weights *weights, cod_buffer *values, cod_buffe
     cod_status status = cod_weights_download(weights, host);
     if (status == COD_OK && fill)
         status = backend->upload(weights->device, NULL, values, 0, host, trainable);
-    if (status == COD_OK)
-        status = backend->buffer_create(weights->device, state, &states);
-    if (status == COD_OK)
-        status = backend->upload(weights->device, NULL, states, 0, host + trainable, state);
+    COD_THEN(status, backend->buffer_create(weights->device, state, &states));
+    COD_THEN(status, backend->upload(weights->device, NULL, states, 0, host + trainable, state));
     cod_aligned_free(host);
     if (status != COD_OK) {
         if (states != NULL)

@@ -237,8 +237,7 @@ cod_status cod_report_data_read(const char *folder, cod_report_data *data)
     COD_TRY(cod_file_read(path, MAX_FILE_BYTES, &text, &bytes));
     cod_status status = cod_json_parse(text, bytes, &data->document);
     free(text);
-    if (status == COD_OK)
-        status = read_document(data);
+    COD_THEN(status, read_document(data));
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
 

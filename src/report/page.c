@@ -254,8 +254,7 @@ cod_status cod_report_write_page(cod_report *report, cod_status (*sections)(cod_
     const bool failed = ferror(report->out) != 0, unfinished = fclose(report->out) != 0;
     if (status == COD_OK && (failed || unfinished))
         status = cod_fail(COD_ERR_MEMORY, "no memory for the report");
-    if (status == COD_OK)
-        status = replace_page(report, text, bytes);
+    COD_THEN(status, replace_page(report, text, bytes));
     free(text);
     return status;
 }

@@ -44,8 +44,7 @@ static cod_status render(RsvgHandle *handle, const char *path)
     }
     cairo_destroy(canvas);
     cairo_surface_flush(surface);
-    if (status == COD_OK)
-        status = save(surface, path);
+    COD_THEN(status, save(surface, path));
     cairo_surface_destroy(surface);
     return status;
 }

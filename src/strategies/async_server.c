@@ -192,8 +192,7 @@ cod_status async_gather(async_strategy *a)
         for (size_t b = 0; b < 2 && status == COD_OK; b++)
             if (mirrors[b]->host != NULL)
                 status = move_part(a, &list, s, mirrors[b]);
-    if (status == COD_OK)
-        status = cod_transfers_wait(&list);
+    COD_THEN(status, cod_transfers_wait(&list));
     for (size_t b = 0; b < 2 && status == COD_OK && first; b++)
         if (mirrors[b]->host != NULL)
             status = return_parts(a, mirrors[b]);

@@ -235,8 +235,7 @@ static cod_status load_started(diloco *d, cod_train_context *context, const cod_
     const size_t bytes = largest_fragment(d) * sizeof(float);
     int64_t started = -1;
     cod_status status = cod_checkpoint_whole(file, "fragment_started", -1, &started);
-    if (status == COD_OK)
-        status = cod_checkpoint_read_part(file, context->group, "fragment", d->sent, bytes);
+    COD_THEN(status, cod_checkpoint_read_part(file, context->group, "fragment", d->sent, bytes));
     COD_TRY(cod_group_agree(context->group, status, NULL));
     COD_TRY(cod_checkpoint_complete(context->group, d->sent, bytes));
     d->started = started;
@@ -251,8 +250,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     diloco *d = (diloco *)strategy;
     const size_t bytes = d->trainable * sizeof(float);
     cod_status status = cod_checkpoint_read_part(file, context->group, "outer", d->outer, bytes);
-    if (status == COD_OK)
-        status = cod_checkpoint_read_part(file, context->group, "outer_momentum", d->momentum, bytes);
+    COD_THEN(status, cod_checkpoint_read_part(file, context->group, "outer_momentum", d->momentum, bytes));
     COD_TRY(cod_group_agree(context->group, status, NULL));
     COD_TRY(cod_checkpoint_complete(context->group, d->outer, bytes));
     COD_TRY(cod_checkpoint_complete(context->group, d->momentum, bytes));

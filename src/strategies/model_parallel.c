@@ -154,8 +154,7 @@ static cod_status send_range(const cod_train_context *context, cod_buffer *buffe
     if (status == COD_OK)
         status =
             cod_transfers_send(&list, context->comm, world_rank(context, 0), TAG_PARTS, values, count * sizeof *values);
-    if (status == COD_OK)
-        status = cod_transfers_wait(&list);
+    COD_THEN(status, cod_transfers_wait(&list));
     cod_transfers_clear(&list);
     free(values);
     return status;
@@ -168,8 +167,7 @@ static cod_status receive_range(const cod_train_context *context, int stage, con
     cod_transfers list = {0};
     cod_status status = cod_transfers_receive(&list, context->comm, world_rank(context, stage), TAG_PARTS, values,
                                               range->count * sizeof *values);
-    if (status == COD_OK)
-        status = cod_transfers_wait(&list);
+    COD_THEN(status, cod_transfers_wait(&list));
     cod_transfers_clear(&list);
     return status;
 }

@@ -146,8 +146,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     noloco *n = (noloco *)strategy;
     const size_t bytes = n->trainable * sizeof(float);
     cod_status status = cod_checkpoint_read_part(file, context->group, "outer", n->outer, bytes);
-    if (status == COD_OK)
-        status = cod_checkpoint_read_part(file, context->group, "outer_momentum", n->momentum, bytes);
+    COD_THEN(status, cod_checkpoint_read_part(file, context->group, "outer_momentum", n->momentum, bytes));
     COD_TRY(cod_group_agree(context->group, status, NULL));
     COD_TRY(cod_checkpoint_complete(context->group, n->outer, bytes));
     return cod_checkpoint_complete(context->group, n->momentum, bytes);

@@ -86,12 +86,9 @@ cod_status cod_layers_measure(const cod_train_session *session, bool timed, cod_
     cod_executable *executable = NULL;
     cod_status status =
         cod_weights_init(&weights, session->backend, session->device, session->recipe.model.graph, COD_F32, true);
-    if (status == COD_OK)
-        status = cod_weights_fill_initial(&weights, 1);
-    if (status == COD_OK)
-        status = cod_train_session_compile_apart(session, &weights, (cod_stage){0}, &executable);
-    if (status == COD_OK)
-        status = add_costs(session, executable, timed, layers, count);
+    COD_THEN(status, cod_weights_fill_initial(&weights, 1));
+    COD_THEN(status, cod_train_session_compile_apart(session, &weights, (cod_stage){0}, &executable));
+    COD_THEN(status, add_costs(session, executable, timed, layers, count));
     cod_executable_destroy(executable);
     if (weights.backend != NULL)
         cod_weights_clear(&weights);

@@ -127,8 +127,7 @@ cod_status cod_stages_divide(const cod_train_session *session, cod_group *group,
     COD_TRY(status);
     COD_TRY(agree_on_costs(session, group, s));
     status = cuts->count > 0 ? COD_OK : cut_by_costs(s);
-    if (status == COD_OK)
-        status = fill(session, s);
+    COD_THEN(status, fill(session, s));
     return group != NULL ? cod_group_agree(group, status, NULL) : status;
 }
 

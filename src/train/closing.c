@@ -39,14 +39,11 @@ cod_status closing_write(const trainer *t, const closing *c)
         const double value = *(const double *)((const char *)c + numbers[i].offset);
         status = cod_checkpoint_add_number(&checkpoint, numbers[i].key, value);
     }
-    if (status == COD_OK)
-        status = cod_checkpoint_add_text(&checkpoint, "device", c->device);
+    COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "device", c->device));
     if (status == COD_OK && c->diverged)
         status = cod_checkpoint_add_text(&checkpoint, "diverged", "true");
-    if (status == COD_OK)
-        status = trainer_save_totals(&checkpoint, c->totals);
-    if (status == COD_OK)
-        status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->closing_part);
+    COD_THEN(status, trainer_save_totals(&checkpoint, c->totals));
+    COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->closing_part));
     cod_checkpoint_clear(&checkpoint);
     return status;
 }

@@ -286,8 +286,7 @@ cod_status cod_coded_allreduce_create(cod_group *group, size_t count, cod_coded_
     c->count = count;
     c->messages = calloc(2 * (size_t)size, sizeof *c->messages);
     cod_status status = c->messages != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for %d ranks", size);
-    if (status == COD_OK)
-        status = cod_aligned_alloc((void **)&c->residual, count * sizeof *c->residual);
+    COD_THEN(status, cod_aligned_alloc((void **)&c->residual, count * sizeof *c->residual));
     if (status != COD_OK) {
         cod_coded_allreduce_destroy(c);
         return status;

@@ -110,8 +110,7 @@ static cod_status meet_others(const trainer *t, double *sum)
     const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * elapsed_s);
     cod_request *request = NULL;
     cod_status status = cod_group_reduce_start(cod_comm_world(t->context.comm), sum, 1, COD_REDUCE_SUM, &request);
-    if (status == COD_OK)
-        status = wait_for_others(t, patience, &request);
+    COD_THEN(status, wait_for_others(t, patience, &request));
     if (status == COD_ERR_INTERRUPTED)
         return cod_fail(COD_ERR_PEER,
                         "other groups showed no progress for %.0f s; this group's model and checkpoint are saved",
@@ -140,10 +139,8 @@ static cod_status average_groups(trainer *t, cod_task_quality *quality)
         for (size_t i = 0; i < count; i++)
             values[i] += one[i] / (float)groups;
     }
-    if (status == COD_OK)
-        status = cod_weights_upload(&t->eval_weights, values);
-    if (status == COD_OK)
-        status = trainer_evaluate(t, COD_SPLIT_VAL, 0, 0, quality);
+    COD_THEN(status, cod_weights_upload(&t->eval_weights, values));
+    COD_THEN(status, trainer_evaluate(t, COD_SPLIT_VAL, 0, 0, quality));
     free(values);
     return status;
 }

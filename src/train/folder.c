@@ -82,8 +82,7 @@ cod_status trainer_open_folder(trainer *t)
     cod_status status = COD_OK;
     if (cod_comm_rank(t->request->comm) == 0) {
         status = cod_folder_create(t->folder);
-        if (status == COD_OK)
-            status = lock_folder(t);
+        COD_THEN(status, lock_folder(t));
     }
     return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
 }

@@ -134,12 +134,10 @@ cod_status trainer_log_line(trainer *t)
         t->losses[i].sum = 0, t->losses[i].steps = 0;
     if (!t->leader)
         return COD_OK;
-    if (status == COD_OK)
-        status = read_peers(t, &peers, &line.peer_count);
+    COD_THEN(status, read_peers(t, &peers, &line.peer_count));
     line.more = more;
     line.peers = peers;
-    if (status == COD_OK)
-        status = cod_metrics_write(t->metrics, &line);
+    COD_THEN(status, cod_metrics_write(t->metrics, &line));
     free(more);
     free(peers);
     line.more = NULL;

@@ -62,11 +62,9 @@ cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bo
     metrics->group = group;
     snprintf(path, sizeof path, "%s/metrics.%d.jsonl", folder, group);
     cod_status status = drop_later_lines(path, from_step, &metrics->last_step);
-    if (status == COD_OK)
-        status = cod_file_log_open(path, &metrics->log);
+    COD_THEN(status, cod_file_log_open(path, &metrics->log));
     snprintf(metrics->events_path, sizeof metrics->events_path, "%s/exchange.%d.jsonl", folder, group);
-    if (status == COD_OK)
-        status = drop_later_lines(metrics->events_path, from_step, &last_event);
+    COD_THEN(status, drop_later_lines(metrics->events_path, from_step, &last_event));
     snprintf(path, sizeof path, "%s/tensorboard/group%d", folder, group);
     if (status == COD_OK && tensorboard)
         status = cod_folder_create(path);

@@ -26,12 +26,9 @@ cod_status cod_predictions_write(const char *folder, cod_split split, int group,
     part_name(split, group, part);
     folder_of(folder, path);
     cod_status status = cod_checkpoint_add_f32(&file, "predicted", result->predicted, result->count);
-    if (status == COD_OK)
-        status = cod_checkpoint_add_f32(&file, "confidence", result->confidence, result->count);
-    if (status == COD_OK)
-        status = cod_checkpoint_add_f32(&file, "truth", result->truth, result->count);
-    if (status == COD_OK)
-        status = cod_checkpoint_write(&file, path, step, part);
+    COD_THEN(status, cod_checkpoint_add_f32(&file, "confidence", result->confidence, result->count));
+    COD_THEN(status, cod_checkpoint_add_f32(&file, "truth", result->truth, result->count));
+    COD_THEN(status, cod_checkpoint_write(&file, path, step, part));
     cod_checkpoint_clear(&file);
     return status;
 }

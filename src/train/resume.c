@@ -111,9 +111,8 @@ static cod_status load_optimiser(const trainer *t, int set, bool own, const cod_
         float *state = malloc(saved);
         COD_REQUIRE_MEMORY(state);
         cod_status status = cod_checkpoint_read(file, state_name(t, set, what, name), state, saved);
-        if (status == COD_OK)
-            status = session->backend->upload(session->device, NULL, buffer, 0,
-                                              state + (gathered ? session->division.first : 0), bytes);
+        COD_THEN(status, session->backend->upload(session->device, NULL, buffer, 0,
+                                                  state + (gathered ? session->division.first : 0), bytes));
         free(state);
         COD_TRY(status);
     }
@@ -226,8 +225,7 @@ static cod_status load_statistics(trainer *t, const cod_st_file *file)
     float *state = malloc(bytes);
     COD_REQUIRE_MEMORY(state);
     cod_status status = cod_checkpoint_read(file, "statistics", state, bytes);
-    if (status == COD_OK)
-        status = cod_weights_upload_states(weights, COD_ALL_SETS, state);
+    COD_THEN(status, cod_weights_upload_states(weights, COD_ALL_SETS, state));
     free(state);
     return status;
 }
@@ -260,16 +258,11 @@ static cod_status save_rank(trainer *t)
     char part[32];
     rank_part(trainer_rank(t), part);
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
-    if (status == COD_OK)
-        status = save_statistics(t, &checkpoint);
-    if (status == COD_OK)
-        status = save_residual(t, &checkpoint);
-    if (status == COD_OK)
-        status = STRATEGY(t, save, &checkpoint);
-    if (status == COD_OK)
-        status = save_states(t, true, NULL, &checkpoint);
-    if (status == COD_OK)
-        status = cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part);
+    COD_THEN(status, save_statistics(t, &checkpoint));
+    COD_THEN(status, save_residual(t, &checkpoint));
+    COD_THEN(status, STRATEGY(t, save, &checkpoint));
+    COD_THEN(status, save_states(t, true, NULL, &checkpoint));
+    COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part));
     cod_checkpoint_clear(&checkpoint);
     return status;
 }
@@ -330,10 +323,8 @@ static cod_status save_whole(trainer *t, const double totals[TRAINER_TOTALS])
     cod_arena arena = {0};
     float *moments[STATES_MAX] = {NULL};
     cod_status status = cod_group_agree(t->group, make_room(t, &arena, moments), NULL);
-    if (status == COD_OK)
-        status = trainer_gather(t, moments);
-    if (status == COD_OK)
-        status = cod_group_agree(t->group, t->leader ? save_group(t, moments, totals) : COD_OK, NULL);
+    COD_THEN(status, trainer_gather(t, moments));
+    COD_THEN(status, cod_group_agree(t->group, t->leader ? save_group(t, moments, totals) : COD_OK, NULL));
     cod_arena_clear(&arena);
     return status;
 }
@@ -384,9 +375,9 @@ static cod_status newest_step(trainer *t, int64_t *step)
         if (names == NULL || parts == NULL)
             status = COD_ERR_MEMORY;
         /* Groups go on alone, each from its own newest checkpoint; only a replay needs one step common to all. */
-        if (status == COD_OK)
-            status = cod_checkpoint_newest(
-                t->checkpoints, parts, needed_parts(t, trainer_in_step(t), names, parts, capacity), INT64_MAX, &newest);
+        COD_THEN(status, cod_checkpoint_newest(t->checkpoints, parts,
+                                               needed_parts(t, trainer_in_step(t), names, parts, capacity), INT64_MAX,
+                                               &newest));
         found = (double)newest;
     }
     cod_arena_clear(&arena);
@@ -487,24 +478,18 @@ static cod_status load_step(trainer *t, int64_t step)
 {
     cod_st_file *file = NULL;
     cod_status status = cod_checkpoint_open(t->checkpoints, step, t->part, &file);
-    if (status == COD_OK)
-        status = load_group(t, file);
+    COD_THEN(status, load_group(t, file));
     cod_st_close(file);
     file = NULL;
     if (trainer_keeps_state(t)) {
         char part[32];
         rank_part(trainer_rank(t), part);
-        if (status == COD_OK)
-            status = cod_checkpoint_open(t->checkpoints, step, part, &file);
-        if (status == COD_OK)
-            status = load_statistics(t, file);
-        if (status == COD_OK)
-            status = load_residual(t, file);
+        COD_THEN(status, cod_checkpoint_open(t->checkpoints, step, part, &file));
+        COD_THEN(status, load_statistics(t, file));
+        COD_THEN(status, load_residual(t, file));
         status = cod_group_agree(t->group, status, NULL);
-        if (status == COD_OK)
-            status = STRATEGY(t, load, &t->context, file);
-        if (status == COD_OK)
-            status = load_states(t, true, file);
+        COD_THEN(status, STRATEGY(t, load, &t->context, file));
+        COD_THEN(status, load_states(t, true, file));
         cod_st_close(file);
     }
     return status == COD_OK ? COD_OK : cannot_resume(t, step, status);

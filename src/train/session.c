@@ -75,8 +75,7 @@ static cod_status compile_apart(const cod_train_session *session, cod_weights *w
                                          .recompute = train->recompute == COD_RECOMPUTE_CHEAP,
                                          .scalars = session->scalars,
                                          .memory = memory};
-    if (status == COD_OK)
-        status = cod_compile(session->recipe.model.graph, weights, &options, specs, count, out);
+    COD_THEN(status, cod_compile(session->recipe.model.graph, weights, &options, specs, count, out));
     free(specs);
     free(names);
     COD_TRY(status);

@@ -337,8 +337,7 @@ cod_status trainer_set_up(trainer *t)
                      (long long)context->step, (long long)context->steps);
     if (status == COD_OK && trainer_trains(t))
         status = start_loader(t);
-    if (status == COD_OK)
-        status = open_trace(t);
+    COD_THEN(status, open_trace(t));
     if (status == COD_OK && t->leader)
         status = cod_metrics_open(t->folder, cod_group_index(t->group), context->step, t->config->log.tensorboard,
                                   &t->metrics);

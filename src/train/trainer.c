@@ -240,8 +240,7 @@ cod_status cod_train_run(const cod_train_request *request, cod_train_ending *end
     t->request = request;
     t->config = request->config;
     cod_status status = trainer_watchdog_begin(request, &t->watchdog);
-    if (status == COD_OK)
-        status = run(t, ending);
+    COD_THEN(status, run(t, ending));
     if (status == COD_OK) {
         trainer_clear(t);
     } else {

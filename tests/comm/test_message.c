@@ -18,15 +18,13 @@ static void a_ring_of_messages_keeps_its_order(void **state)
     for (int i = 0; i < MESSAGES && status == COD_OK; i++) {
         sent[i] = 100 * rank + i;
         status = cod_message_receive_start(job, previous, 3, &received[i], sizeof received[i], &receives[i]);
-        if (status == COD_OK)
-            status = cod_message_send_start(job, next, 3, &sent[i], sizeof sent[i], &sends[i]);
+        COD_THEN(status, cod_message_send_start(job, next, 3, &sent[i], sizeof sent[i], &sends[i]));
     }
     check_ok(status);
     bool ok = true;
     for (int i = MESSAGES - 1; i >= 0 && status == COD_OK; i--) {
         status = cod_request_wait(&receives[i], 20);
-        if (status == COD_OK)
-            status = cod_request_wait(&sends[i], 20);
+        COD_THEN(status, cod_request_wait(&sends[i], 20));
     }
     check_ok(status);
     for (int i = 0; i < MESSAGES; i++)

@@ -185,8 +185,7 @@ static void an_owner_that_computes_is_read_all_the_same(void **state)
     } else {
         cod_request *request = NULL;
         status = cod_window_get_start(window, 0, 0, data, BYTES, &request);
-        if (status == COD_OK)
-            status = cod_request_wait(&request, 20);
+        COD_THEN(status, cod_request_wait(&request, 20));
         took = cod_clock_s() - begin;
     }
     check_ok(status);

@@ -61,8 +61,7 @@ static cod_status measure(cod_comm *comm, size_t bytes, int times)
                8e-6 * (double)bytes / took_s, headers, 1e3 * cod_median(headers_s, headers), 1e3 * most_s);
         fflush(stdout);
     }
-    if (status == COD_OK)
-        status = cod_window_destroy(window);
+    COD_THEN(status, cod_window_destroy(window));
     free(target);
     return status;
 }
@@ -76,10 +75,8 @@ int main(int argc, char **argv)
     cod_status status = cod_comm_init(&options, &comm);
     if (status == COD_OK && (megabytes <= 0 || cod_comm_size(comm) != 2))
         status = cod_fail(COD_ERR_ARGUMENT, "usage: mpirun -n 2 window_rate MEGABYTES TIMES");
-    if (status == COD_OK)
-        status = measure(comm, (size_t)(1e6 * megabytes), times);
-    if (status == COD_OK)
-        status = cod_comm_finalize(comm);
+    COD_THEN(status, measure(comm, (size_t)(1e6 * megabytes), times));
+    COD_THEN(status, cod_comm_finalize(comm));
     if (status != COD_OK) {
         fprintf(stderr, "window_rate: %s\n", cod_error_message());
         return 1;

@@ -89,8 +89,7 @@ static cod_status compare(const char *folder, program *p, char **tables)
     if (status == COD_OK)
         cod_comparison_print(c, out);
     fclose(out);
-    if (status == COD_OK)
-        status = cod_comparison_check(c);
+    COD_THEN(status, cod_comparison_check(c));
     cod_comparison_destroy(c);
     return status;
 }

@@ -130,8 +130,7 @@ static cod_status load(sample *s, const char *text, const char *const *overrides
     *config = NULL;
     COD_TRY(cod_config_open_text("a.yaml", text, strlen(text), overrides, count, config));
     cod_status status = cod_config_apply(*config, &s->schema);
-    if (status == COD_OK)
-        status = cod_config_check(*config);
+    COD_THEN(status, cod_config_check(*config));
     if (status != COD_OK) {
         cod_config_destroy(*config);
         *config = NULL;

@@ -147,10 +147,8 @@ static cod_status run_ref(const cod_op *op, uint64_t seed, plant planted, bool m
         status = cod_test_op_write(&test, slot, values);
         free(values);
     }
-    if (status == COD_OK)
-        status = cod_test_op_run(&test);
-    if (status == COD_OK)
-        status = read_results(&test, out);
+    COD_THEN(status, cod_test_op_run(&test));
+    COD_THEN(status, read_results(&test, out));
     cod_test_op_clear(&test);
     return status;
 }
@@ -160,14 +158,10 @@ static cod_status run_tested(const cod_op *op, cod_test_device tested, uint64_t 
     cod_test_op test;
     COD_TRY(cod_test_op_init(&test, tested, op));
     cod_status status = cod_test_op_randomise(&test, seed, false);
-    if (status == COD_OK)
-        status = test_scratch_arm(tested);
-    if (status == COD_OK)
-        status = cod_test_op_run(&test);
-    if (status == COD_OK)
-        status = test_scratch_check(tested);
-    if (status == COD_OK)
-        status = read_results(&test, out);
+    COD_THEN(status, test_scratch_arm(tested));
+    COD_THEN(status, cod_test_op_run(&test));
+    COD_THEN(status, test_scratch_check(tested));
+    COD_THEN(status, read_results(&test, out));
     cod_test_op_clear(&test);
     return status;
 }
@@ -255,8 +249,7 @@ static cod_status check(const cod_op *op, cod_test_device tested, uint64_t seed,
 {
     expectation expected = {.exact = {{NULL}}};
     cod_status status = expect(op, seed, planted, &expected);
-    if (status == COD_OK)
-        status = check_against(&expected, op, tested, seed);
+    COD_THEN(status, check_against(&expected, op, tested, seed));
     expectation_clear(&expected);
     return status;
 }

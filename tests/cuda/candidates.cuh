@@ -212,15 +212,13 @@ static int check_candidates(const cod_op *op, uint64_t seed)
     for (size_t i = 0; i < list.count; i++) {
         cod_status status = remake(&actual, &list.items[i]);
         write_integers(&actual, seed);
-        if (status == COD_OK)
-            status = cod_test_op_run(&actual);
+        COD_THEN(status, cod_test_op_run(&actual));
         const bool own = strncmp(list.names[i], "own-", 4) == 0;
         if (status != COD_OK && !own) { /* the tuner passes it over */
             printf("    %s: %s\n", list.names[i], cod_error_message());
             continue;
         }
-        if (status == COD_OK)
-            status = compare_outputs(&expected, &actual);
+        COD_THEN(status, compare_outputs(&expected, &actual));
         no_faults(list.names[i]);
         if (status != COD_OK)
             fail_msg("%s, %s, seed %d: %s", cod_op_kind_name(op->kind), list.names[i], static_cast<int>(seed),

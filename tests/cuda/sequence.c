@@ -224,8 +224,7 @@ void sequence_clear(sequence *s)
 static cod_status run_plan(sequence *s, cod_plan *plan)
 {
     cod_status status = s->on.backend->plans_prepare(s->on.device, &plan, 1, NULL);
-    if (status == COD_OK)
-        status = s->on.backend->plan_run(plan, NULL);
+    COD_THEN(status, s->on.backend->plan_run(plan, NULL));
     s->on.backend->plan_destroy(plan);
     return status;
 }
@@ -267,8 +266,7 @@ cod_status sequence_read(sequence *s, size_t tensor, double **out)
     char *span = malloc(bytes);
     double *values = malloc(bytes / size * sizeof *values);
     cod_status status = span != NULL && values != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    if (status == COD_OK)
-        status = s->on.backend->download(s->on.device, NULL, span, view->buffer, view->offset, bytes);
+    COD_THEN(status, s->on.backend->download(s->on.device, NULL, span, view->buffer, view->offset, bytes));
     for (size_t i = 0; i < bytes / size && status == COD_OK; i++) {
         float value;
         uint16_t bf16;
@@ -291,12 +289,10 @@ cod_status sequence_compare(sequence *actual, sequence *expected, cod_tolerance 
         if (!expected->tensors[t].output)
             continue;
         status = sequence_read(actual, t, &is);
-        if (status == COD_OK)
-            status = sequence_read(expected, t, &should);
-        if (status == COD_OK)
-            status = cod_test_compare(expected->tensors[t].name, is, should,
-                                      cod_shape_count(expected->tensors[t].view.shape),
-                                      expected->tensors[t].fill == FILL_STATISTICS ? statistics : tolerance);
+        COD_THEN(status, sequence_read(expected, t, &should));
+        COD_THEN(status, cod_test_compare(expected->tensors[t].name, is, should,
+                                          cod_shape_count(expected->tensors[t].view.shape),
+                                          expected->tensors[t].fill == FILL_STATISTICS ? statistics : tolerance));
         free(is);
         free(should);
     }

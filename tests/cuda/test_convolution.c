@@ -70,8 +70,7 @@ static cod_status compare(cod_test_op *expected, cod_test_op *actual, const cod_
         double *values = calloc((size_t)count * 2, sizeof *values);
         COD_REQUIRE_MEMORY(values);
         status = cod_test_op_read(expected, slot, values);
-        if (status == COD_OK)
-            status = cod_test_op_read(actual, slot, values + count);
+        COD_THEN(status, cod_test_op_read(actual, slot, values + count));
         if (status == COD_OK)
             status =
                 cod_test_compare(k == 0 ? "output 0" : "output 1", values + count, values, count, tolerance_of(op));
@@ -84,10 +83,8 @@ static cod_status check_exact(const cod_op *op, uint64_t seed)
 {
     cod_test_op expected = {.plan = NULL}, actual = {.plan = NULL};
     cod_status status = run_on(test_ref, op, seed, &expected);
-    if (status == COD_OK)
-        status = run_on(test_cuda, op, seed, &actual);
-    if (status == COD_OK)
-        status = compare(&expected, &actual, op);
+    COD_THEN(status, run_on(test_cuda, op, seed, &actual));
+    COD_THEN(status, compare(&expected, &actual, op));
     cod_test_op_clear(&expected);
     cod_test_op_clear(&actual);
     return status;

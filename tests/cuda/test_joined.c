@@ -144,13 +144,11 @@ static cod_status compare(const cod_test_sequence *expected, const cod_test_sequ
         double *values = calloc((size_t)count * 2, sizeof *values);
         COD_REQUIRE_MEMORY(values);
         cod_status status = cod_test_op_read(&a, slot, values);
-        if (status == COD_OK)
-            status = cod_test_op_read(&b, slot, values + count);
-        if (status == COD_OK)
-            status = cod_test_compare(op == 0                     ? "the product's output"
-                                      : slot == COD_OP_MAX_INPUTS ? "output"
-                                                                  : "dslope",
-                                      values + count, values, count, (cod_tolerance){relative, 0});
+        COD_THEN(status, cod_test_op_read(&b, slot, values + count));
+        COD_THEN(status, cod_test_compare(op == 0                     ? "the product's output"
+                                          : slot == COD_OP_MAX_INPUTS ? "output"
+                                                                      : "dslope",
+                                          values + count, values, count, (cod_tolerance){relative, 0}));
         free(values);
         COD_TRY(status);
     }

@@ -110,10 +110,8 @@ static cod_status compare(cod_test_op *expected, cod_test_op *actual)
         double *values = calloc((size_t)count * 2, sizeof *values);
         COD_REQUIRE_MEMORY(values);
         status = cod_test_op_read(expected, slot, values);
-        if (status == COD_OK)
-            status = cod_test_op_read(actual, slot, values + count);
-        if (status == COD_OK)
-            status = cod_test_compare("output", values + count, values, count, (cod_tolerance){0, 0});
+        COD_THEN(status, cod_test_op_read(actual, slot, values + count));
+        COD_THEN(status, cod_test_compare("output", values + count, values, count, (cod_tolerance){0, 0}));
         free(values);
     }
     return status;

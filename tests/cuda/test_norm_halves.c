@@ -23,8 +23,7 @@ static cod_status run(const cod_op *op)
     cod_plan *plan = NULL;
     COD_TRY(cuda->plan_create(test_cuda.device, op, &plan));
     cod_status status = cuda->plans_prepare(test_cuda.device, &plan, 1, NULL);
-    if (status == COD_OK)
-        status = cuda->plan_run(plan, NULL);
+    COD_THEN(status, cuda->plan_run(plan, NULL));
     cuda->plan_destroy(plan);
     return status;
 }
@@ -52,13 +51,11 @@ static cod_status check_sums(const cod_view *sums, cod_test_op *test)
     float *read = malloc((size_t)channels * 2 * sizeof *read);
     double *parameters = malloc((size_t)channels * 2 * sizeof *parameters);
     cod_status status = read != NULL && parameters != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    if (status == COD_OK)
-        status = test_cuda.backend->download(test_cuda.device, NULL, read, sums->buffer, sums->offset,
-                                             (size_t)channels * 2 * sizeof *read);
+    COD_THEN(status, test_cuda.backend->download(test_cuda.device, NULL, read, sums->buffer, sums->offset,
+                                                 (size_t)channels * 2 * sizeof *read));
     if (status == COD_OK)
         status = cod_test_op_read(test, Y + 1, parameters + channels); /* dgamma is the sum of g·x^ */
-    if (status == COD_OK)
-        status = cod_test_op_read(test, Y + 2, parameters);
+    COD_THEN(status, cod_test_op_read(test, Y + 2, parameters));
     for (int64_t i = 0; i < 2 * channels && status == COD_OK; i++)
         if ((double)read[i] != parameters[i])
             status = cod_fail(COD_ERR_NUMERIC, "sum %" PRId64 " is %g, not %g", i, (double)read[i], parameters[i]);
@@ -111,10 +108,8 @@ static cod_status compare(cod_test_op *expected, cod_test_op *actual, cod_tolera
         double *values = malloc((size_t)count * 2 * sizeof *values);
         COD_REQUIRE_MEMORY(values);
         cod_status status = cod_test_op_read(expected, slot, values);
-        if (status == COD_OK)
-            status = cod_test_op_read(actual, slot, values + count);
-        if (status == COD_OK)
-            status = cod_test_compare("output", values + count, values, count, tolerance);
+        COD_THEN(status, cod_test_op_read(actual, slot, values + count));
+        COD_THEN(status, cod_test_compare("output", values + count, values, count, tolerance));
         free(values);
         if (status != COD_OK)
             return cod_fail_prefix(status, "%zu", slot - Y);

@@ -168,8 +168,7 @@ static cod_status quotient(test_net *net, const cod_program_spec *spec, double *
     for (int side = 0; side < 2 && status == COD_OK; side++) {
         values[at] = value + (side ? step : -step);
         status = net_write_values(net, values);
-        if (status == COD_OK)
-            status = total_loss(net, spec, &losses[side]);
+        COD_THEN(status, total_loss(net, spec, &losses[side]));
     }
     values[at] = value;
     *out = (losses[1] - losses[0]) / (2 * step);
@@ -206,17 +205,14 @@ cod_status net_check_gradients(test_net *net, const cod_program_spec *spec, uint
     const int set = cod_graph_set_index(net->graph, spec->trains);
     *check = (net_check){0};
     cod_status status = net_read_values(net, values);
-    if (status == COD_OK)
-        status = total_loss(net, spec, &loss);
-    if (status == COD_OK)
-        status = net_read_grads(net, grads);
+    COD_THEN(status, total_loss(net, spec, &loss));
+    COD_THEN(status, net_read_grads(net, grads));
     for (size_t i = 0; i < cod_graph_param_count(net->graph) && status == COD_OK; i++) {
         const cod_param *param = cod_graph_param(net->graph, i);
         if (param->set == set && !param->is_state)
             status = check_param(net, spec, param, values, grads, seed, check);
     }
-    if (status == COD_OK)
-        status = net_write_values(net, values);
+    COD_THEN(status, net_write_values(net, values));
     if (status == COD_OK && 2 * check->smooth < check->tried)
         status = cod_fail(COD_ERR_NUMERIC, "seed %llu: only %zu of %zu elements are smooth", (unsigned long long)seed,
                           check->smooth, check->tried);

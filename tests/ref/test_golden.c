@@ -26,8 +26,7 @@ static cod_status run_case(cod_test_device on, const golden_case *golden, cod_dt
         const int64_t count = cod_shape_count(cod_test_view(&description, slot)->shape);
         double *actual = calloc((size_t)count + 1, sizeof *actual);
         status = cod_test_op_read(&test, slot, actual);
-        if (status == COD_OK)
-            status = cod_test_compare("output", actual, golden->expected[slot], count, tolerance);
+        COD_THEN(status, cod_test_compare("output", actual, golden->expected[slot], count, tolerance));
         free(actual);
         if (status != COD_OK)
             status = cod_fail_prefix(status, "%s, %s, slot %zu", golden->name, cod_dtype_name(dtype), slot);

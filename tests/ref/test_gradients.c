@@ -95,8 +95,7 @@ static cod_status compare_differences(cod_test_op *forward, size_t slot, const d
         for (int side = 0; side < 2 && status == COD_OK; side++) {
             values[at] = value + (side ? STEP : -STEP);
             status = cod_test_op_write(forward, slot, values);
-            if (status == COD_OK)
-                status = loss_of(forward, r, y, &losses[side]);
+            COD_THEN(status, loss_of(forward, r, y, &losses[side]));
         }
         values[at] = value;
         wanted[e] = (losses[1] - losses[0]) / (2 * STEP);
@@ -106,8 +105,7 @@ static cod_status compare_differences(cod_test_op *forward, size_t slot, const d
             status = cod_fail(COD_ERR_NUMERIC, "input %zu, element %" PRId64 ": gradient %.10g, differences say %.10g",
                               slot, at, found[e], wanted[e]);
     }
-    if (status == COD_OK)
-        status = cod_test_op_write(forward, slot, values);
+    COD_THEN(status, cod_test_op_write(forward, slot, values));
     free(values);
     free(y);
     return status;
@@ -129,10 +127,8 @@ static cod_status is_smooth(const cod_op *description, uint64_t seed, bool *smoo
     COD_TRY(cod_test_op_init(&test, ref, &plain));
     double *z = new_values(slot_count(&test, Y));
     cod_status status = cod_test_op_randomise(&test, seed, true);
-    if (status == COD_OK)
-        status = cod_test_op_run(&test);
-    if (status == COD_OK)
-        status = cod_test_op_read(&test, Y, z);
+    COD_THEN(status, cod_test_op_run(&test));
+    COD_THEN(status, cod_test_op_read(&test, Y, z));
     for (int64_t i = 0; i < slot_count(&test, Y); i++)
         *smooth = *smooth && fabs(z[i]) > 1e-3;
     free(z);
@@ -186,8 +182,7 @@ static cod_status run_backward(cod_test_op *backward, cod_test_op *forward, cons
         cod_status status = COD_OK;
         if (inputs[i] != 'g')
             status = cod_test_op_read(forward, source_slot(inputs[i]), values);
-        if (status == COD_OK)
-            status = cod_test_op_write(backward, i, inputs[i] == 'g' ? r : values);
+        COD_THEN(status, cod_test_op_write(backward, i, inputs[i] == 'g' ? r : values));
         free(values);
         COD_TRY(status);
     }
@@ -202,8 +197,7 @@ static cod_status run_backward(cod_test_op *backward, cod_test_op *forward, cons
     for (size_t i = 0; i < COD_OP_MAX_OUTPUTS && status == COD_OK; i++)
         if (before[i] != NULL)
             status = cod_test_op_write(backward, Y + i, before[i]);
-    if (status == COD_OK)
-        status = cod_test_op_run(backward);
+    COD_THEN(status, cod_test_op_run(backward));
     for (size_t i = 0; i < COD_OP_MAX_OUTPUTS && status == COD_OK; i++) {
         if (before[i] == NULL)
             continue;
@@ -436,8 +430,7 @@ static cod_status hand_on(cod_test_op *from, size_t source, cod_test_op *to, siz
     cod_status status = cod_test_op_read(from, source, values);
     for (int64_t i = 0; i < count; i++)
         values[i] *= factor;
-    if (status == COD_OK)
-        status = cod_test_op_write(to, target, values);
+    COD_THEN(status, cod_test_op_write(to, target, values));
     free(values);
     return status;
 }
@@ -492,8 +485,7 @@ static cod_status check_halves(uint64_t seed, fault planted, int faulty, bool *c
         status = cod_test_op_read(half, slot, gradient);
         for (int64_t i = 0; i < slot_count(half, slot); i++)
             gradient[i] *= (input == 0) == (faulty == 1) ? planted.factor : 1;
-        if (status == COD_OK)
-            status = compare_differences(&forward, input, gradient, r, seed);
+        COD_THEN(status, compare_differences(&forward, input, gradient, r, seed));
         free(gradient);
     }
 cleanup:

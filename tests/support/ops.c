@@ -172,10 +172,8 @@ static cod_status compare_slot(cod_test_op *expected, cod_test_op *tested, size_
     char what[64];
     snprintf(what, sizeof what, "output %zu", slot - COD_OP_MAX_INPUTS);
     cod_status status = cod_test_op_read(expected, slot, values);
-    if (status == COD_OK)
-        status = cod_test_op_read(tested, slot, values + count);
-    if (status == COD_OK)
-        status = cod_test_compare(what, values + count, values, count, tolerance);
+    COD_THEN(status, cod_test_op_read(tested, slot, values + count));
+    COD_THEN(status, cod_test_compare(what, values + count, values, count, tolerance));
     free(values);
     return status;
 }

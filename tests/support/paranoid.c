@@ -356,8 +356,7 @@ static cod_status plans_prepare(cod_device *device, cod_plan *const *plans, size
         status = prepare_hashed(plans[i], queue);
         inner[i] = plans[i]->inner;
     }
-    if (status == COD_OK)
-        status = inner_backend->plans_prepare(device->inner, inner, count, queue);
+    COD_THEN(status, inner_backend->plans_prepare(device->inner, inner, count, queue));
     free(inner);
     return status;
 }

@@ -293,10 +293,8 @@ static cod_status compare_output(cod_test_sequence *expected, cod_test_sequence 
     char what[96];
     snprintf(what, sizeof what, "op %zu, %s, output %zu", op, cod_op_kind_name(expected->ops[op].kind), output);
     cod_status status = move(expected, op, slot, NULL, values);
-    if (status == COD_OK)
-        status = move(tested, op, slot, NULL, values + count);
-    if (status == COD_OK)
-        status = cod_test_compare(what, values + count, values, count, tolerance);
+    COD_THEN(status, move(tested, op, slot, NULL, values + count));
+    COD_THEN(status, cod_test_compare(what, values + count, values, count, tolerance));
     free(values);
     return status;
 }

@@ -237,8 +237,7 @@ static cod_status run_codings(bench *b, char *const *paths, int path_count)
 static int run(bench *b, char *const *paths, int path_count)
 {
     cod_status status = read_values(paths[0], NULL, &b->count);
-    if (status == COD_OK)
-        status = run_codings(b, paths, path_count);
+    COD_THEN(status, run_codings(b, paths, path_count));
     cod_aligned_free(b->values);
     cod_aligned_free(b->before);
     cod_aligned_free(b->decoded);

@@ -138,13 +138,10 @@ static cod_status run(const copy_options *options)
     COD_TRY(check_backend(named_backend(&options->training)));
     cod_status status = cod_bench_training_open(&options->training, &training);
     const cod_train_session *session = &training.session;
-    if (status == COD_OK)
-        status = check_backend(session->backend);
-    if (status == COD_OK)
-        status = cod_copy_measure_speeds(session->backend, session->device, options->largest_bytes, options->repeats,
-                                         &speeds);
-    if (status == COD_OK)
-        status = cod_copy_measure_steps(&training, options->repeats, &steps);
+    COD_THEN(status, check_backend(session->backend));
+    COD_THEN(status, cod_copy_measure_speeds(session->backend, session->device, options->largest_bytes,
+                                             options->repeats, &speeds));
+    COD_THEN(status, cod_copy_measure_steps(&training, options->repeats, &steps));
     if (status == COD_OK && options->json) {
         status = print_json(&training, &speeds, &steps);
     } else if (status == COD_OK) {

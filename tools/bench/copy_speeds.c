@@ -139,8 +139,7 @@ cod_status cod_copy_measure_speeds(const cod_backend *backend, cod_device *devic
     for (size_t i = 0; i < sizes; i++) {
         course c = {.backend = backend, .device = device, .bytes = largest_bytes >> 2 * (sizes - 1 - i)};
         cod_status status = open_course(&c);
-        if (status == COD_OK)
-            status = measure(&c, repeats, speeds->gb_per_s[i]);
+        COD_THEN(status, measure(&c, repeats, speeds->gb_per_s[i]));
         speeds->bytes[i] = c.bytes;
         close_course(&c);
         COD_TRY(status);

@@ -62,8 +62,7 @@ static cod_status copy(size_t bytes, int64_t samples_at_once, double *samples_pe
 {
     void *from = NULL, *to = NULL;
     cod_status status = cod_aligned_alloc(&from, bytes);
-    if (status == COD_OK)
-        status = cod_aligned_alloc(&to, bytes);
+    COD_THEN(status, cod_aligned_alloc(&to, bytes));
     if (status == COD_OK) {
         memset(from, 1, bytes);
         memset(to, 2, bytes);
@@ -149,16 +148,12 @@ static cod_status measure(const bench_options *o)
     const double begin_s = cod_clock_s();
     cod_status status = open_data(o, &data);
     const double opened_s = cod_clock_s() - begin_s;
-    if (status == COD_OK)
-        status = cod_loader_create(&data.samples, &loading, 0, &loader);
-    if (status == COD_OK)
-        status = take(loader, warm_up_s, &batch, &made);
-    if (status == COD_OK)
-        status = take(loader, measure_s, &batch, &made);
+    COD_THEN(status, cod_loader_create(&data.samples, &loading, 0, &loader));
+    COD_THEN(status, take(loader, warm_up_s, &batch, &made));
+    COD_THEN(status, take(loader, measure_s, &batch, &made));
     const size_t bytes = status == COD_OK ? batch_bytes(&batch) : 0;
     cod_loader_destroy(loader);
-    if (status == COD_OK)
-        status = copy(bytes, options->batch, &copied);
+    COD_THEN(status, copy(bytes, options->batch, &copied));
     if (status == COD_OK) {
         print_data(options, &data, opened_s);
         printf("%.0f samples/s, %.0f a second of a core; memcpy %.0f (%.2f of it)\n", made.samples_per_s,
@@ -219,13 +214,11 @@ int cod_bench_loader(int argc, char **argv)
         return COD_EXIT_OK;
     }
     cod_status status = cod_options_set_defaults(&cod_data_option_table, &options.data, &arena);
-    if (status == COD_OK)
-        status = cod_options_set_defaults(&cod_degrade_option_table, &options.degradation, &arena);
+    COD_THEN(status, cod_options_set_defaults(&cod_degrade_option_table, &options.degradation, &arena));
     options.data.kind = COD_DATA_SYNTHETIC;
     for (int i = 1; i < argc && status == COD_OK; i++)
         status = set(&options, argv[i], &arena);
-    if (status == COD_OK)
-        status = measure(&options);
+    COD_THEN(status, measure(&options));
     cod_arena_clear(&arena);
     return cod_cmd_end(status);
 }

@@ -91,8 +91,7 @@ static cod_status print_table(niqe_bench *b)
 static cod_status run(niqe_bench *b)
 {
     cod_status status = load(b);
-    if (status == COD_OK)
-        status = b->serve ? serve(b) : print_table(b);
+    COD_THEN(status, b->serve ? serve(b) : print_table(b));
     for (int i = 0; b->images != NULL && i < b->count; i++)
         cod_image_clear(&b->images[i]);
     free(b->images);

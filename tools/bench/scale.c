@@ -231,8 +231,7 @@ static int parse(int argc, char **argv, scale *s, cod_arena *arena)
     cod_status status = cod_options_set_defaults(&cod_exchange_option_table, &s->exchange, arena);
     for (int i = optind; i < argc && status == COD_OK; i++)
         status = cod_bench_exchange_set(&s->exchange, argv[i], arena);
-    if (status == COD_OK)
-        status = read_peers(s, t.peers, arena);
+    COD_THEN(status, read_peers(s, t.peers, arena));
     s->exchange.seed = s->seed;
     return status == COD_OK ? -1 : cod_cmd_failed(status);
 }
@@ -273,8 +272,7 @@ static cod_status read_measured(const measured *m, double *out)
     size_t bytes;
     COD_TRY(cod_file_read(m->path, MOST_BYTES, &text, &bytes));
     cod_status status = cod_json_parse(text, bytes, &root);
-    if (status == COD_OK)
-        status = fill_measured(root, m, out);
+    COD_THEN(status, fill_measured(root, m, out));
     cod_json_free(root);
     free(text);
     return status == COD_OK ? status : cod_fail_prefix(status, "%s", m->path);

@@ -200,10 +200,8 @@ static cod_status measure_merges(trial *t, double *out)
     cod_bench_training training = {0};
     cod_merger *merger = NULL;
     cod_status status = cod_bench_training_open(&options, &training);
-    if (status == COD_OK)
-        status = cod_merger_create(&training.session.weights, COD_ALL_SETS, NULL, 0, &merger);
-    if (status == COD_OK)
-        status = time_merges(&training, merger, t, out);
+    COD_THEN(status, cod_merger_create(&training.session.weights, COD_ALL_SETS, NULL, 0, &merger));
+    COD_THEN(status, time_merges(&training, merger, t, out));
     cod_merger_destroy(merger);
     cod_bench_training_close(&training);
     return status;
@@ -213,10 +211,8 @@ cod_status cod_bench_scale_costs(const cod_exchange_options *exchange, cod_scale
 {
     trial t = {0};
     cod_status status = make(&t, exchange);
-    if (status == COD_OK)
-        status = measure_coding(&t, out);
-    if (status == COD_OK)
-        status = measure_merges(&t, &out->merge);
+    COD_THEN(status, measure_coding(&t, out));
+    COD_THEN(status, measure_merges(&t, &out->merge));
     clear(&t);
     return status;
 }

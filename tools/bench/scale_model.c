@@ -349,8 +349,7 @@ cod_status cod_scale_run(const cod_scale_setting *setting, cod_scale_result *out
     model m = {.setting = setting, .options = o, .once = setting->once && setting->ranks > 1};
     double seconds = 0;
     cod_status status = make(&m);
-    if (status == COD_OK)
-        status = run(&m, &seconds);
+    COD_THEN(status, run(&m, &seconds));
     if (status == COD_OK)
         read_result(&m, seconds, out);
     clear(&m);

@@ -183,10 +183,8 @@ static cod_status run(const teacher_options *options)
     bench *b = calloc(1, sizeof *b);
     COD_REQUIRE_MEMORY(b);
     cod_status status = cod_bench_training_open(&options->training, &b->training);
-    if (status == COD_OK)
-        status = make_teachers(b, options);
-    if (status == COD_OK)
-        status = measure(b, options->repeats);
+    COD_THEN(status, make_teachers(b, options));
+    COD_THEN(status, measure(b, options->repeats));
     if (status == COD_OK)
         print(b, options);
     for (int p = 0; p < PRECISIONS; p++)

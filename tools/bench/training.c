@@ -274,8 +274,7 @@ static cod_status export_batch(cod_bench_training *t, const char *path)
                                         .shape = {view.shape.n, view.shape.h, view.shape.w, view.shape.c},
                                         .data = values[part]};
     }
-    if (status == COD_OK)
-        status = cod_st_write(path, tensors, BATCH_PARTS, NULL, 0);
+    COD_THEN(status, cod_st_write(path, tensors, BATCH_PARTS, NULL, 0));
     for (size_t part = 0; part < BATCH_PARTS; part++)
         free(values[part]);
     return status;

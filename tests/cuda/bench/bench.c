@@ -79,8 +79,7 @@ static cod_status fill(bench *b)
     double *input, *target;
     COD_TRY(bench_batch(b, 0, &input, &target));
     cod_status status = net_write(&b->net, cod_executable_input(b->net.executable, "input"), input);
-    if (status == COD_OK)
-        status = net_write(&b->net, cod_executable_input(b->net.executable, "target"), target);
+    COD_THEN(status, net_write(&b->net, cod_executable_input(b->net.executable, "target"), target));
     free(input);
     free(target);
     return status;

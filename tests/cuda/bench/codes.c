@@ -75,8 +75,7 @@ static cod_status time_ops(cod_test_device on, size_t count, bool delta, double 
     float *y = NULL;
     uint64_t *prints = NULL;
     cod_status status = make_case(count, delta, &c);
-    if (status == COD_OK)
-        status = cod_test_chunks_init(&t, on, &c, false);
+    COD_THEN(status, cod_test_chunks_init(&t, on, &c, false));
     if (status == COD_OK) {
         plan = calloc(t.chunks, COD_CHUNK_HEADER_BYTES);
         heads = calloc(t.chunks, COD_CHUNK_HEADER_BYTES);
@@ -89,12 +88,10 @@ static cod_status time_ops(cod_test_device on, size_t count, bool delta, double 
         cod_test_chunk_plan(&c, plan);
         status = cod_test_chunks_quantise(&t, &c, plan, heads, payloads, y);
     }
-    if (status == COD_OK)
-        status = time_it(&(timed){.on = on, .plan = t.quantise}, &us[0]);
+    COD_THEN(status, time_it(&(timed){.on = on, .plan = t.quantise}, &us[0]));
     if (status == COD_OK) /* puts payloads where DEQUANTISE finds them */
         status = cod_test_chunks_dequantise(&t, &c, heads, payloads, y, prints);
-    if (status == COD_OK)
-        status = time_it(&(timed){.on = on, .plan = t.dequantise}, &us[1]);
+    COD_THEN(status, time_it(&(timed){.on = on, .plan = t.dequantise}, &us[1]));
     *coded = 0;
     for (size_t k = 0; k < t.chunks && status == COD_OK; k++)
         *coded += COD_CHUNK_HEADER_BYTES + cod_load_u32(heads + k * COD_CHUNK_HEADER_BYTES + COD_CHUNK_AT_STORED_BYTES);
@@ -111,10 +108,8 @@ static cod_status time_copy(cod_test_device on, size_t bytes, double *us)
 {
     cod_buffer *from = NULL, *to = NULL;
     cod_status status = on.backend->buffer_create(on.device, bytes, &from);
-    if (status == COD_OK)
-        status = on.backend->host_buffer_create(on.device, bytes, &to);
-    if (status == COD_OK)
-        status = time_it(&(timed){.on = on, .from = from, .to = to}, us);
+    COD_THEN(status, on.backend->host_buffer_create(on.device, bytes, &to));
+    COD_THEN(status, time_it(&(timed){.on = on, .from = from, .to = to}, us));
     if (from != NULL)
         on.backend->buffer_destroy(on.device, from);
     if (to != NULL)

@@ -51,8 +51,7 @@ static cod_status write_weights(const bench *b, const char *folder)
     }
     if (file != NULL && (fputs("]\n", file) < 0 || fclose(file) != 0) && status == COD_OK)
         status = cod_fail(COD_ERR_IO, "cannot write '%s'", path);
-    if (status == COD_OK)
-        status = write_file(folder, "weights.f32", torch, used);
+    COD_THEN(status, write_file(folder, "weights.f32", torch, used));
     free(ours);
     free(torch);
     return status;
@@ -101,8 +100,7 @@ cod_status bench_losses(const bench_case *which, int steps, const char *folder)
     }
     if (status == COD_OK && folder != NULL)
         status = write_weights(&b, folder);
-    if (status == COD_OK)
-        status = train(&b, inputs, targets, steps);
+    COD_THEN(status, train(&b, inputs, targets, steps));
     for (int i = 0; i < BENCH_BATCHES; i++) {
         free(inputs[i]);
         free(targets[i]);

@@ -44,8 +44,7 @@ static cod_status time_op(bench *b, cod_program *program, size_t index, double *
     for (int r = 0; r <= ROUNDS && status == COD_OK; r++) {
         const double begin = cod_clock_s();
         status = recording != NULL ? b->net.backend->recording_run(recording, NULL) : run_op(program, index);
-        if (status == COD_OK)
-            status = bench_finish(b);
+        COD_THEN(status, bench_finish(b));
         times[r] = 1e3 * (cod_clock_s() - begin) / RUNS;
     }
     if (recording != NULL)

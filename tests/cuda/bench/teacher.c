@@ -100,10 +100,8 @@ cod_status bench_teacher(const bench_case *which)
     bench b;
     teacher t = {0};
     cod_status status = bench_open(&b, which, true);
-    if (status == COD_OK)
-        status = teacher_open(&t, &b, which);
-    if (status == COD_OK)
-        status = measure(&b, &t, which);
+    COD_THEN(status, teacher_open(&t, &b, which));
+    COD_THEN(status, measure(&b, &t, which));
     teacher_close(&t, &b);
     bench_close(&b);
     return status;
