@@ -269,6 +269,21 @@ typedef enum cod_output_role {
     COD_OUTPUT_UPDATED      /**< +: read and written */
 } cod_output_role;
 
+/** What holds for all ops of a kind. Places of inputs and of outputs are bits: bit i stands for the i-th. */
+typedef struct cod_op_traits {
+    const char *name;
+    unsigned accumulated; /**< outputs of COD_OUTPUT_ACCUMULATED */
+    unsigned updated;     /**< outputs of COD_OUTPUT_UPDATED */
+    unsigned in_place;    /**< the input whose view the first output may be */
+    unsigned
+        item_inputs; /**< inputs with a part for each item of the batch, where no item's results depend on other items */
+    unsigned item_outputs; /**< outputs with such parts; others are sums over the items */
+    bool is_cheap;         /**< takes no longer than reading its inputs and writing its outputs */
+} cod_op_traits;
+
+/** Static; `kind` is below COD_OP_KIND_COUNT. */
+const cod_op_traits *cod_op_traits_of(cod_op_kind kind);
+
 cod_output_role cod_op_output_role(cod_op_kind kind, size_t output);
 
 /** Multiplications and additions of the op, for GFLOP/s; 0 for ops without arithmetic worth counting. */

@@ -4,49 +4,75 @@
 
 #include <float.h>
 
+/** Bits for the places of inputs or outputs. */
+#define AT(place) (1U << (place))
+
+/* Where no items are named, the op mixes those of the batch, or holds none. */
+static const cod_op_traits traits[COD_OP_KIND_COUNT] = {
+    [COD_OP_CONV2D] = {"conv2d", .item_inputs = AT(0) | AT(4), .item_outputs = AT(0)},
+    [COD_OP_CONV2D_BACKWARD_DATA] = {"conv2d_backward_data", .accumulated = AT(0), .item_inputs = AT(0),
+                                     .item_outputs = AT(0)},
+    [COD_OP_CONV2D_BACKWARD_WEIGHTS] = {"conv2d_backward_weights", .accumulated = AT(0) | AT(1),
+                                        .item_inputs = AT(0) | AT(1)},
+    [COD_OP_LINEAR] = {"linear", .item_inputs = AT(0) | AT(4), .item_outputs = AT(0)},
+    [COD_OP_LINEAR_BACKWARD_DATA] = {"linear_backward_data", .accumulated = AT(0), .item_inputs = AT(0),
+                                     .item_outputs = AT(0)},
+    [COD_OP_LINEAR_BACKWARD_WEIGHTS] = {"linear_backward_weights", .accumulated = AT(0) | AT(1),
+                                        .item_inputs = AT(0) | AT(1)},
+    [COD_OP_NORM_TRAIN] = {"norm_train", .updated = AT(3) | AT(4), .is_cheap = true},
+    [COD_OP_NORM_INFERENCE] = {"norm_inference", .item_inputs = AT(0) | AT(6), .item_outputs = AT(0), .is_cheap = true},
+    [COD_OP_NORM_BACKWARD] = {"norm_backward", .accumulated = AT(0) | AT(1) | AT(2) | AT(3)},
+    [COD_OP_NORM_INFERENCE_BACKWARD] = {"norm_inference_backward", .accumulated = AT(0), .item_inputs = AT(0) | AT(1),
+                                        .item_outputs = AT(0)},
+    [COD_OP_NORM_STATISTICS] = {"norm_statistics", .updated = AT(2) | AT(3)},
+    [COD_OP_NORM_APPLY] = {"norm_apply", .is_cheap = true},
+    [COD_OP_NORM_BACKWARD_REDUCE] = {"norm_backward_reduce", .accumulated = AT(2) | AT(3) | AT(4)},
+    [COD_OP_NORM_BACKWARD_APPLY] = {"norm_backward_apply", .accumulated = AT(0)},
+    [COD_OP_FOLD_NORM] = {"fold_norm"},
+    [COD_OP_ACTIVATION] = {"activation", .in_place = AT(0), .item_inputs = AT(0), .item_outputs = AT(0),
+                           .is_cheap = true},
+    [COD_OP_ACTIVATION_BACKWARD] = {"activation_backward", .accumulated = AT(0) | AT(1), .in_place = AT(1),
+                                    .item_inputs = AT(0) | AT(1), .item_outputs = AT(0)},
+    [COD_OP_ADD] = {"add", .accumulated = AT(0), .in_place = AT(0), .item_inputs = AT(0) | AT(1), .item_outputs = AT(0),
+                    .is_cheap = true},
+    [COD_OP_MEAN] = {"mean", .accumulated = AT(0)},
+    [COD_OP_PIXEL_SHUFFLE] = {"pixel_shuffle", .item_inputs = AT(0), .item_outputs = AT(0), .is_cheap = true},
+    [COD_OP_PIXEL_UNSHUFFLE] = {"pixel_unshuffle", .accumulated = AT(0), .item_inputs = AT(0), .item_outputs = AT(0)},
+    [COD_OP_RESIZE] = {"resize", .item_inputs = AT(0), .item_outputs = AT(0)},
+    [COD_OP_RESIZE_BACKWARD] = {"resize_backward", .accumulated = AT(0), .item_inputs = AT(0), .item_outputs = AT(0)},
+    [COD_OP_POOL] = {"pool", .item_inputs = AT(0), .item_outputs = AT(0) | AT(1)},
+    [COD_OP_POOL_BACKWARD] = {"pool_backward", .accumulated = AT(0), .item_inputs = AT(0) | AT(1),
+                              .item_outputs = AT(0)},
+    [COD_OP_LOSS] = {"loss", .accumulated = AT(1) | AT(2), .item_inputs = AT(0) | AT(1), .item_outputs = AT(1) | AT(2)},
+    [COD_OP_GRAD_NORM] = {"grad_norm"},
+    [COD_OP_OPTIMISER] = {"optimiser", .updated = AT(0) | AT(1) | AT(2) | AT(3)},
+    [COD_OP_EMA] = {"ema", .updated = AT(0)},
+    [COD_OP_FILL] = {"fill"},
+    [COD_OP_TURN] = {"turn"},
+    [COD_OP_MIX] = {"mix", .updated = AT(0)},
+    [COD_OP_SPECTRAL_NORM] = {"spectral_norm"},
+    [COD_OP_SPECTRAL_NORM_BACKWARD] = {"spectral_norm_backward", .accumulated = AT(0)},
+    [COD_OP_QUANTISE] = {"quantise"},
+    [COD_OP_DEQUANTISE] = {"dequantise"},
+    [COD_OP_MAGNITUDES] = {"magnitudes", .accumulated = AT(0)},
+    [COD_OP_RANGES] = {"ranges"},
+};
+
+const cod_op_traits *cod_op_traits_of(cod_op_kind kind)
+{
+    return &traits[kind];
+}
+
 const char *cod_op_kind_name(cod_op_kind kind)
 {
-    static const char *const names[COD_OP_KIND_COUNT] = {
-        "conv2d",
-        "conv2d_backward_data",
-        "conv2d_backward_weights",
-        "linear",
-        "linear_backward_data",
-        "linear_backward_weights",
-        "norm_train",
-        "norm_inference",
-        "norm_backward",
-        "norm_inference_backward",
-        "norm_statistics",
-        "norm_apply",
-        "norm_backward_reduce",
-        "norm_backward_apply",
-        "fold_norm",
-        "activation",
-        "activation_backward",
-        "add",
-        "mean",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "resize",
-        "resize_backward",
-        "pool",
-        "pool_backward",
-        "loss",
-        "grad_norm",
-        "optimiser",
-        "ema",
-        "fill",
-        "turn",
-        "mix",
-        "spectral_norm",
-        "spectral_norm_backward",
-        "quantise",
-        "dequantise",
-        "magnitudes",
-        "ranges",
-    };
-    return (size_t)kind < COD_OP_KIND_COUNT ? names[kind] : "unknown";
+    return (size_t)kind < COD_OP_KIND_COUNT ? traits[kind].name : "unknown";
+}
+
+cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
+{
+    if ((traits[kind].accumulated & AT(output)) != 0)
+        return COD_OUTPUT_ACCUMULATED;
+    return (traits[kind].updated & AT(output)) != 0 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
 }
 
 static bool present(const cod_view *view)
@@ -371,44 +397,6 @@ cod_status cod_op_check(const cod_op *op)
                             op->name ? op->name : "", i);
     }
     return COD_OK;
-}
-
-cod_output_role cod_op_output_role(cod_op_kind kind, size_t output)
-{
-    switch (kind) {
-    case COD_OP_CONV2D_BACKWARD_DATA:
-    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
-    case COD_OP_LINEAR_BACKWARD_DATA:
-    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
-    case COD_OP_NORM_BACKWARD:
-    case COD_OP_NORM_INFERENCE_BACKWARD:
-    case COD_OP_ACTIVATION_BACKWARD:
-    case COD_OP_ADD:
-    case COD_OP_MEAN:
-    case COD_OP_PIXEL_UNSHUFFLE:
-    case COD_OP_RESIZE_BACKWARD:
-    case COD_OP_POOL_BACKWARD:
-    case COD_OP_SPECTRAL_NORM_BACKWARD:
-    case COD_OP_MAGNITUDES:
-        return COD_OUTPUT_ACCUMULATED;
-    case COD_OP_LOSS:
-        return output == 1 || output == 2 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
-    case COD_OP_NORM_BACKWARD_APPLY:
-        return COD_OUTPUT_ACCUMULATED;
-    case COD_OP_NORM_BACKWARD_REDUCE:
-        return output >= 2 ? COD_OUTPUT_ACCUMULATED : COD_OUTPUT_WRITTEN;
-    case COD_OP_NORM_STATISTICS:
-        return output >= 2 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
-    case COD_OP_NORM_TRAIN:
-        return output >= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
-    case COD_OP_OPTIMISER:
-        return output <= 3 ? COD_OUTPUT_UPDATED : COD_OUTPUT_WRITTEN;
-    case COD_OP_EMA:
-    case COD_OP_MIX:
-        return COD_OUTPUT_UPDATED;
-    default:
-        return COD_OUTPUT_WRITTEN;
-    }
 }
 
 double cod_op_flops(const cod_op *op)

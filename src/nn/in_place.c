@@ -6,20 +6,6 @@
 
 #include <stdlib.h>
 
-/** The input that the kind's first output may replace; COD_OP_MAX_INPUTS: none. See core/backend.h. */
-static size_t replaced_input(cod_op_kind kind)
-{
-    switch (kind) {
-    case COD_OP_ACTIVATION:
-    case COD_OP_ADD:
-        return 0;
-    case COD_OP_ACTIVATION_BACKWARD:
-        return 1;
-    default:
-        return COD_OP_MAX_INPUTS;
-    }
-}
-
 /** The groups of instructions that use a tensor or its views. */
 typedef struct uses {
     size_t first, last;
@@ -66,13 +52,13 @@ static bool is_used_once(const ir_program *program, const ir_instr *instr, int t
 static int replaced_tensor(const ir_program *program, size_t at, const uses *of)
 {
     const ir_instr *instr = &program->instrs[at];
-    const size_t input = replaced_input(instr->kind);
+    const unsigned may_replace = cod_op_traits_of(instr->kind)->in_place;
     const int output = instr->outputs[0];
-    if (input == COD_OP_MAX_INPUTS || instr->accumulate || instr->prepare || ir_group_end(program, at) != at + 1)
+    if (may_replace == 0 || instr->accumulate || instr->prepare || ir_group_end(program, at) != at + 1)
         return 0;
-    const int root = ir_root(program, instr->inputs[input]);
+    const int input = instr->inputs[__builtin_ctz(may_replace)], root = ir_root(program, input);
     const ir_tensor *from = &program->tensors[root], *to = &program->tensors[output];
-    const bool whole = cod_shape_equal(from->shape, program->tensors[instr->inputs[input]].shape) &&
+    const bool whole = cod_shape_equal(from->shape, program->tensors[input].shape) &&
                        cod_shape_equal(from->shape, to->shape) && from->dtype == to->dtype;
     const bool free = from->place == IR_ARENA && !from->lasting && of[root].last == at;
     const bool own = to->place == IR_ARENA && !to->lasting && to->root == output && of[output].first == at;

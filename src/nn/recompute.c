@@ -37,22 +37,6 @@ static size_t bytes_of(const recomputing *r, int tensor)
     return (size_t)cod_shape_count(t->shape) * cod_dtype_bytes(t->dtype);
 }
 
-/** Ops that take as long as reading their inputs and writing their output once. */
-static bool is_cheap(cod_op_kind kind)
-{
-    switch (kind) {
-    case COD_OP_NORM_TRAIN:
-    case COD_OP_NORM_APPLY:
-    case COD_OP_NORM_INFERENCE:
-    case COD_OP_ACTIVATION:
-    case COD_OP_ADD:
-    case COD_OP_PIXEL_SHUFFLE:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /** What makes the instruction's first output once more; of a normalisation only its second half, as its statistics are kept. */
 static ir_instr repeat_of(const ir_instr *made)
 {
@@ -79,8 +63,8 @@ static bool may_repeat(const recomputing *r, size_t at, const size_t *writers, c
     const ir_instr *made = &program->instrs[at];
     const int output = made->outputs[0];
     const ir_tensor *t = &program->tensors[output];
-    if (!is_cheap(made->kind) || made->accumulate || made->prepare || made->joins || t->place != IR_ARENA ||
-        t->lasting || t->root != output || writers[output] != 1)
+    if (!cod_op_traits_of(made->kind)->is_cheap || made->accumulate || made->prepare || made->joins ||
+        t->place != IR_ARENA || t->lasting || t->root != output || writers[output] != 1)
         return false;
     const ir_instr again = repeat_of(made);
     for (size_t k = 0; k < COD_OP_MAX_INPUTS; k++) {

@@ -24,41 +24,12 @@ typedef struct picture_operands {
 
 static picture_operands operands_of(const ir_program *program, const ir_instr *instr, int64_t batch)
 {
-    switch (instr->kind) {
-    case COD_OP_CONV2D:
-    case COD_OP_LINEAR:
-        return (picture_operands){true, 1U << 0 | 1U << 4, 1};
-    case COD_OP_NORM_INFERENCE:
-        return (picture_operands){true, 1U << 0 | 1U << 6, 1};
-    case COD_OP_CONV2D_BACKWARD_WEIGHTS:
-    case COD_OP_LINEAR_BACKWARD_WEIGHTS:
-        return (picture_operands){true, 3, 0};
-    case COD_OP_CONV2D_BACKWARD_DATA:
-    case COD_OP_LINEAR_BACKWARD_DATA:
-    case COD_OP_ACTIVATION:
-        return (picture_operands){true, 1, 1};
-    case COD_OP_NORM_INFERENCE_BACKWARD:
-    case COD_OP_ACTIVATION_BACKWARD:
-    case COD_OP_ADD:
-        return (picture_operands){true, 3, 1};
-    case COD_OP_PIXEL_SHUFFLE:
-    case COD_OP_PIXEL_UNSHUFFLE:
-    case COD_OP_RESIZE:
-    case COD_OP_RESIZE_BACKWARD:
-        return (picture_operands){true, 1, 1};
-    case COD_OP_POOL:
-        return (picture_operands){true, 1, 3};
-    case COD_OP_POOL_BACKWARD:
-        return (picture_operands){true, 3, 1};
-    case COD_OP_LOSS:
-        return (picture_operands){true, 3, 6};
-    case COD_OP_FILL: {
+    const cod_op_traits *traits = cod_op_traits_of(instr->kind);
+    if (instr->kind == COD_OP_FILL) {
         const ir_tensor *filled = &program->tensors[instr->outputs[0]];
         return (picture_operands){true, 0, filled->place != IR_GRADS && filled->shape.n == batch};
     }
-    default:
-        return (picture_operands){0};
-    }
+    return (picture_operands){traits->item_inputs != 0, traits->item_inputs, traits->item_outputs};
 }
 
 typedef struct slicing {

@@ -290,6 +290,19 @@ static void ops_with_wrong_shapes_are_refused(void **state)
 }
 
 /** One by one and by vectors alike, at any place; each value's bits and place count. */
+/** A kind that was added to the enumeration, but not to the table of traits, has no name. */
+static void every_kind_of_op_has_traits(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
+        const cod_op_traits *traits = cod_op_traits_of((cod_op_kind)kind);
+        assert_non_null(traits->name);
+        assert_int_equal(traits->accumulated & traits->updated, 0);
+        for (int other = 0; other < kind; other++)
+            assert_string_not_equal(traits->name, cod_op_kind_name((cod_op_kind)other));
+    }
+}
+
 static void a_fingerprint_is_the_sum_of_its_pairs(void **state)
 {
     (void)state;
@@ -375,6 +388,7 @@ int main(void)
         cmocka_unit_test(suggestions_are_near_or_absent),
         cmocka_unit_test(failures_carry_reason_place_and_context),
         cmocka_unit_test(ops_with_wrong_shapes_are_refused),
+        cmocka_unit_test(every_kind_of_op_has_traits),
         cmocka_unit_test(hash_is_xxh3),
         cmocka_unit_test(a_fingerprint_is_the_sum_of_its_pairs),
         cmocka_unit_test(the_median_is_the_middle_value),
