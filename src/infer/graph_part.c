@@ -49,49 +49,12 @@ typedef struct reach {
 
 static reach node_reach(const cod_graph *graph, const cod_node *node, reach widest)
 {
-    reach out = widest;
-    switch (node->kind) {
-    case COD_NODE_CONV2D: {
-        const cod_shape kernel = cod_graph_param(graph, (size_t)node->params[0])->shape;
-        out.unbounded |= node->attr.stride_h != 1 || node->attr.stride_w != 1 || 2 * node->attr.pad_h != kernel.h - 1 ||
-                         2 * node->attr.pad_w != kernel.w - 1;
-        out.pixels += fmax((double)node->attr.pad_h, (double)node->attr.pad_w) / out.scale;
-        return out;
-    }
-    case COD_NODE_RESIZE:
-    case COD_NODE_PIXEL_SHUFFLE: {
-        /* Distance of centres: an output pixel's may lie (f-1)/2f from its input pixel's; taps reach 1 and 2 further. */
-        const double factor = node->attr.factor, taps[] = {0, 1, 2};
-        const bool resize = node->kind == COD_NODE_RESIZE;
-        out.pixels += ((factor - 1) / (2 * factor) + (resize ? taps[node->attr.resize] : 0)) / out.scale;
-        out.scale *= factor;
-        return out;
-    }
-    case COD_NODE_PIXEL_UNSHUFFLE: /* of centres of a square and of its outermost pixels */
-        out.pixels += (node->attr.factor - 1) / 2.0 / out.scale;
-        out.scale /= node->attr.factor;
-        return out;
-    case COD_NODE_NORM:
-    case COD_NODE_ACTIVATION:
-    case COD_NODE_ADD:
-    case COD_NODE_AFFINE:
-    case COD_NODE_CONCAT:
-    case COD_NODE_SLICE:
-    case COD_NODE_STOP_GRADIENT:
-    case COD_NODE_INPUT:
-        return out;
-    case COD_NODE_LINEAR:
-    case COD_NODE_POOL:
-    case COD_NODE_FLATTEN:
-    case COD_NODE_MEAN:
-    case COD_NODE_CONV2D_BACKWARD:
-    case COD_NODE_ACTIVATION_BACKWARD:
-    case COD_NODE_RESIZE_BACKWARD:
-    case COD_NODE_LOSS:
-        break;
-    }
-    out.unbounded = true;
-    return out;
+    const cod_node_reach own = cod_graph_reach(graph, node);
+    /* From the centre of an output pixel to that of the input pixel which it lies in, or which is the nearest of those that it holds. */
+    const double centres = own.scale > 1 ? (1 - 1 / own.scale) / 2 : (1 / own.scale - 1) / 2;
+    return (reach){.scale = widest.scale * own.scale,
+                   .pixels = widest.pixels + (centres + own.taps) / widest.scale,
+                   .unbounded = widest.unbounded || own.whole};
 }
 
 int64_t cod_model_halo(const cod_model *model, const graph_part *part)

@@ -10,7 +10,7 @@
  * the border repeated instead: it reads a copy of the input of its own, and makes rows above and below that nobody
  * reads.
  */
-#include "nn/ir_internal.h"
+#include "nn/ops/ops_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,34 +21,17 @@ static cod_status unsupported(const ir_instr *instr, const char *what)
                     cod_op_kind_name(instr->kind), what);
 }
 
-/** Rows up and down that the op sees of its input `k`. */
-static int64_t reach(const ir_instr *instr, int k)
+/** Rows up and down that the op sees of its first input; negative where it cannot run in bands. */
+static int64_t taps_of(const ir_program *program, const ir_instr *instr)
 {
-    static const int64_t taps[] = {[COD_RESIZE_NEAREST] = 0, [COD_RESIZE_BILINEAR] = 1, [COD_RESIZE_BICUBIC] = 2};
-    if (k != 0)
-        return 0;
-    return instr->kind == COD_OP_CONV2D   ? instr->attr.pad_h
-           : instr->kind == COD_OP_RESIZE ? taps[instr->attr.resize]
-                                          : 0;
+    const node_rules *rules = node_rules_of_op(instr->kind);
+    return rules != NULL ? rules->taps(&instr->attr, program->tensors[instr->inputs[1]].shape) : -1;
 }
 
-static cod_status check_instr(const ir_program *program, const ir_instr *instr)
+/** Rows up and down that the op sees of its input `k`. */
+static int64_t reach(const ir_program *program, const ir_instr *instr, int k)
 {
-    switch (instr->kind) {
-    case COD_OP_CONV2D:
-        if (instr->attr.stride_h != 1 || 2 * instr->attr.pad_h + 1 != program->tensors[instr->inputs[1]].shape.h)
-            return unsupported(instr, "its output has not its input's height");
-        return COD_OK;
-    case COD_OP_ADD:
-    case COD_OP_ACTIVATION:
-    case COD_OP_NORM_INFERENCE:
-    case COD_OP_PIXEL_SHUFFLE:
-    case COD_OP_PIXEL_UNSHUFFLE:
-    case COD_OP_RESIZE:
-        return COD_OK;
-    default:
-        return unsupported(instr, "it sees the whole picture");
-    }
+    return k == 0 ? taps_of(program, instr) : 0;
 }
 
 static ir_image *image_of(const ir_program *program, int tensor)
@@ -70,7 +53,7 @@ static int64_t least_delay(const ir_program *program, const ir_instr *instr)
         const ir_image *in = image_of(program, instr->inputs[k]);
         if (in == NULL)
             continue;
-        const int64_t least = in->delay + divide_up(reach(instr, k), in->scale);
+        const int64_t least = in->delay + divide_up(reach(program, instr, k), in->scale);
         delay = least > delay ? least : delay;
     }
     return delay;
@@ -83,7 +66,8 @@ static cod_status find_images(ir_program *program, size_t original)
         const ir_instr *instr = &program->instrs[i];
         if (instr->prepare)
             continue;
-        COD_TRY(check_instr(program, instr));
+        if (taps_of(program, instr) < 0)
+            return unsupported(instr, "it sees the whole picture, or its output has not its input's height");
         const int out = ir_root(program, instr->outputs[0]);
         const cod_shape shape = program->tensors[out].shape;
         if (shape.n != 1 || shape.h % program->band != 0)
@@ -121,13 +105,14 @@ static void delay_resize(ir_program *program, const ir_instr *resize)
         for (int k = 0; k < COD_OP_MAX_INPUTS && !reader->prepare; k++) {
             if (image_of(program, reader->inputs[k]) != out)
                 continue;
-            const int64_t last = image_of(program, reader->outputs[0])->delay - divide_up(reach(reader, k), out->scale);
+            const int64_t last =
+                image_of(program, reader->outputs[0])->delay - divide_up(reach(program, reader, k), out->scale);
             latest = last < latest ? last : latest;
         }
     }
     if (latest != INT64_MAX)
         out->delay = latest;
-    out->overlap = resize->attr.factor * reach(resize, 0);
+    out->overlap = resize->attr.factor * reach(program, resize, 0);
 }
 
 /** How many rows each tensor keeps for its readers. */
@@ -140,7 +125,7 @@ static cod_status find_kept_rows(ir_program *program)
             if (in == NULL)
                 continue;
             const int64_t kept =
-                (image_of(program, instr->outputs[0])->delay - in->delay) * in->scale + reach(instr, k);
+                (image_of(program, instr->outputs[0])->delay - in->delay) * in->scale + reach(program, instr, k);
             in->kept = kept > in->kept ? kept : in->kept;
             if (in->overlap > 0 && in->kept > 0)
                 return unsupported(instr, "it reads a resize that others read earlier");
@@ -174,7 +159,7 @@ static cod_status place_instr(ir_program *program, size_t index)
         const ir_image *in = image_of(program, instr.inputs[k]);
         if (in == NULL)
             continue;
-        const int64_t see = reach(&instr, k);
+        const int64_t see = reach(program, &instr, k);
         const int64_t first = in->overlap + in->kept - (out.delay - in->delay) * in->scale - see;
         instr.inputs[k] = rows_of(program, instr.inputs[k], first, in->rows + 2 * see);
         COD_REQUIRE_MEMORY(instr.inputs[k] != 0 ? program : NULL);
@@ -315,7 +300,7 @@ cod_status ir_make_bands(const ir_context *context, ir_program *program)
         const ir_instr *instr = &program->instrs[i];
         if (instr->kind != COD_OP_RESIZE)
             continue;
-        if (reach(instr, 0) > 0 && instr->inputs[0] != copies[1])
+        if (reach(program, instr, 0) > 0 && instr->inputs[0] != copies[1])
             return unsupported(instr, "it sees beyond the border of what is not the input");
         delay_resize(program, instr);
     }

@@ -1,5 +1,5 @@
 /* Gradients as values of a graph: one node for each operation that they pass, which shares its parameters. */
-#include "nn/graph_internal.h"
+#include "nn/ops/ops_internal.h"
 
 #include <stdlib.h>
 
@@ -9,38 +9,17 @@ typedef struct gradients {
     cod_value *grad; /**< [value] 0 = none yet */
 } gradients;
 
-/** Whether an activation's slope follows from the sign of what it makes. */
-static bool is_piecewise_linear(const cod_node *node)
-{
-    const cod_op_attr *attr = &node->attr;
-    return node->kind == COD_NODE_ACTIVATION &&
-           (attr->activation == COD_ACT_RELU || (attr->activation == COD_ACT_LEAKY_RELU && attr->leak > 0));
-}
-
 /** The gradient by the input of `of` where `dy` is that by its output. */
 static cod_value backward(cod_graph *graph, const cod_node *of, cod_value dy)
 {
-    cod_node node = *of;
-    node.like = of->inputs[0];
-    node.inputs[0] = dy;
-    node.params[1] = -1; /* a bias bears on the output alone */
-    node.channels = cod_graph_producer(graph, node.like)->channels;
-    if (of->kind == COD_NODE_CONV2D) {
-        node.kind = COD_NODE_CONV2D_BACKWARD;
-    } else if (of->kind == COD_NODE_RESIZE) {
-        node.kind = COD_NODE_RESIZE_BACKWARD;
-    } else if (is_piecewise_linear(of)) {
-        node.kind = COD_NODE_ACTIVATION_BACKWARD;
-        node.input_count = 2;
-        node.inputs[1] = of->output;
-    } else {
-        cod_graph_fail(graph, cod_fail(COD_ERR_ARGUMENT,
-                                       "'%s': losses cannot read a gradient that passes it; it may pass convolutions, "
-                                       "ReLU, leaky ReLU, enlargements and sums without factors",
-                                       of->name));
-        return 0;
-    }
-    return graph_add_node(graph, node, of->name);
+    const node_rules *rules = node_rules_of(of->kind);
+    const cod_value dx = rules->gradient != NULL ? rules->gradient(graph, of, dy) : 0;
+    if (dx == 0)
+        GRAPH_FAIL(graph,
+                   "'%s': losses cannot read a gradient that passes it; it may pass convolutions, ReLU, leaky ReLU, "
+                   "enlargements and sums without factors",
+                   of->name);
+    return dx;
 }
 
 static void contribute(gradients *g, cod_value value, cod_value more)

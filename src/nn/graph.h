@@ -40,6 +40,8 @@ typedef enum cod_node_kind {
     COD_NODE_LOSS,
 } cod_node_kind;
 
+enum { COD_NODE_KINDS = COD_NODE_LOSS + 1 };
+
 /** How a parameter starts. */
 typedef enum cod_init_kind {
     COD_INIT_CONSTANT, /**< `scale` */
@@ -219,6 +221,16 @@ size_t cod_graph_node_count(const cod_graph *graph);
 const cod_node *cod_graph_node(const cod_graph *graph, size_t index);
 /** The node that makes `value`. */
 const cod_node *cod_graph_producer(const cod_graph *graph, cod_value value);
+
+/** Which pixels of its first input a pixel of a node's output depends on. */
+typedef struct cod_node_reach {
+    bool whole;   /**< on all of them, or on none at a fixed place; `taps` says nothing then */
+    int taps;     /**< on so many to each side of the one at its own place */
+    double scale; /**< height and width of the output, in those of the input */
+} cod_node_reach;
+
+cod_node_reach cod_graph_reach(const cod_graph *graph, const cod_node *node);
+
 size_t cod_graph_param_count(const cod_graph *graph);
 const cod_param *cod_graph_param(const cod_graph *graph, size_t index);
 size_t cod_graph_scalar_count(const cod_graph *graph);

@@ -99,12 +99,28 @@ int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
 /** A view of a tensor: `shape`'s channels from `channel` on, or, `reshaped`, all of it in another shape. */
 int lower_view(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped);
 void lower_copy(lowering *lower, int from, int to);
+/** The tensor that the op making `value` writes: a place of its own, or a slice of the concatenation that it is part of. */
+int lower_output(lowering *lower, cod_value value);
+/** A tensor that lasts until the parameters and states that it is made of change. */
+int lower_prepared_tensor(lowering *lower, cod_shape shape, cod_sets sets);
 int lower_param(lowering *lower, int param);
-/** Runs an AFFINE node as an op. */
-void lower_affine(lowering *lower, const cod_node *node, int x, int y);
+cod_shape lower_param_shape(const lowering *lower, int param);
+int lower_param_set(const lowering *lower, int param);
+/** What a sum that is fused into the op adds, or 0. */
+int lower_residual(const lowering *lower, const lower_group *group);
+/** Lets the op apply the activation that is fused into it, whose slopes are its input `slope_slot`. */
+void lower_use_activation(lowering *lower, const lower_group *group, ir_instr *instr, int slope_slot);
 void lower_emit(lowering *lower, ir_instr instr);
 /** The value's tensor in the activation type, cast once if it is wide. */
 int lower_narrow(lowering *lower, cod_value value);
+
+/**
+ * Lets the op of node `node`, a convolution, run on 8-bit integers if it has a range. Where the program observes, what it reads is counted
+ * instead, together with what others read that share its range.
+ */
+void lower_use_range(lowering *lower, size_t node, ir_instr *instr);
+/** Emits the choice of all ranges, when all convolutions have been counted. */
+COD_MUST_CHECK cod_status lower_choose_ranges(lowering *lower);
 
 /** Marks the nodes of the program's spans. */
 void lower_mark_spans(lowering *lower);
@@ -114,6 +130,22 @@ COD_MUST_CHECK cod_status lower_keep(lowering *lower);
 bool lower_is_kept(const lowering *lower, size_t index);
 /** A tensor for the `which`-th of what is saved of the node in the making, as lower_new_tensor(), or where it is kept. */
 int lower_saved_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, int which);
+
+/** The tensor to which the next contribution to the gradient of `value` goes, and whether it adds. */
+int lower_contribution(lowering *lower, cod_value value, bool *adds);
+/** Contributes `scale` times a tensor that exists already, where the gradient of `value` is wanted. */
+void lower_contribute(lowering *lower, cod_value value, int tensor, float scale);
+/** Where the gradient of a parameter goes, and whether it adds; 0 where it is not trained. */
+int lower_param_contribution(lowering *lower, int param, bool *adds);
+/** `wanted`, or a scratch tensor for an output that the op always writes but this program does not use. */
+int lower_or_scratch(lowering *lower, int wanted, cod_shape shape, cod_dtype dtype);
+/** The gradient of a parameter, as lower_param_contribution(), or scratch of its shape where it is not trained. */
+int lower_param_gradient(lowering *lower, int param, bool *adds);
+/**
+ * Emits an op with several gradient outputs, of which only some add. An op has one `accumulate` flag, so the others are set to zero
+ * first. Outputs that are not gradients, such as a loss's value, do not obey the flag.
+ */
+void lower_emit_gradients(lowering *lower, ir_instr instr, const bool adds[COD_OP_MAX_OUTPUTS]);
 
 /** Emits the backward pass of everything that was emitted forward. */
 void lower_backward(lowering *lower);

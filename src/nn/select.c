@@ -1,5 +1,5 @@
 /* Which nodes a program needs, which are fused, and which values keep full precision. */
-#include "nn/lower_internal.h"
+#include "nn/ops/ops_internal.h"
 
 #include <string.h>
 
@@ -169,19 +169,15 @@ static void mark_wide(lowering *lower)
             continue;
         if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || is_asked_for(lower, node->output))
             lower->wide[node->output] = true;
-        /* A sum of full precision needs terms of full precision; a view has its original's. */
-        const bool passes = node->kind == COD_NODE_ADD || node->kind == COD_NODE_FLATTEN ||
-                            node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_CONCAT ||
-                            node->kind == COD_NODE_MEAN || node->kind == COD_NODE_AFFINE;
         for (int k = 0; k < node->input_count; k++)
-            if (node->kind == COD_NODE_LOSS || (passes && lower->wide[node->output]))
+            if (node->kind == COD_NODE_LOSS ||
+                (node_rules_of(node->kind)->keeps_precision && lower->wide[node->output]))
                 lower->wide[node->inputs[k]] = true;
     }
     /* Views forward: what is wide below stays wide above. */
     for (size_t i = 0; i < count; i++) {
         const cod_node *node = lower_node(lower, i);
-        if (lower->needed[i] && (node->kind == COD_NODE_FLATTEN || node->kind == COD_NODE_STOP_GRADIENT) &&
-            lower->wide[node->inputs[0]])
+        if (lower->needed[i] && node_rules_of(node->kind)->is_view && lower->wide[node->inputs[0]])
             lower->wide[node->output] = true;
     }
 }
@@ -190,8 +186,8 @@ static void mark_gradients(lowering *lower)
 {
     for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++) {
         const cod_node *node = lower_node(lower, i);
-        if (!lower->needed[i] || node->kind == COD_NODE_STOP_GRADIENT || node->kind == COD_NODE_INPUT ||
-            node->kind == COD_NODE_SLICE)
+        const node_rules *rules = node_rules_of(node->kind);
+        if (!lower->needed[i] || rules->differentiable == NULL)
             continue;
         bool wanted = false;
         for (int k = 0; k < COD_NODE_MAX_PARAMS; k++) {
@@ -199,10 +195,7 @@ static void mark_gradients(lowering *lower)
                 node->params[k] >= 0 ? cod_graph_param(lower->context->graph, (size_t)node->params[k]) : NULL;
             wanted = wanted || (param != NULL && !param->is_state && param->set == lower->set);
         }
-        const bool first_alone =
-            (node->kind == COD_NODE_LOSS && !node->target_gradient) || node->kind == COD_NODE_ACTIVATION_BACKWARD;
-        const int differentiable = first_alone ? 1 : node->input_count;
-        for (int k = 0; k < differentiable; k++)
+        for (int k = 0; k < rules->differentiable(node); k++)
             wanted = wanted || lower->needs_grad[node->inputs[k]];
         lower->needs_grad[node->output] = wanted;
     }

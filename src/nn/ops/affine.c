@@ -1,11 +1,19 @@
 /*
- * AFFINE nodes, alpha·x + shift. They become ops that normalise by a mean of 0 and a deviation of 1. The vectors of
- * such an op are constants and lie in the io buffer.
+ * AFFINE: alpha·x + shift. Such a node becomes an op that normalises by a mean of 0 and a deviation of 1. The vectors of the op are
+ * constants and lie in the io buffer.
  */
 #include "nn/compile_internal.h"
-#include "nn/lower_internal.h"
+#include "nn/ops/ops_internal.h"
 
 #include <stdlib.h>
+
+cod_value cod_graph_affine(cod_graph *graph, cod_value x, double scale, const double *shift)
+{
+    cod_node node = graph_new_unary(graph, COD_NODE_AFFINE, x);
+    node.attr.alpha = (float)scale;
+    node.shift = graph_keep(graph, shift, (size_t)node.channels);
+    return graph_add_node(graph, node, NULL);
+}
 
 /** The vectors of a node, which lie one behind another. ZEROS is the mean and the variance. */
 enum { ZEROS, SCALE, SHIFT, VECTORS };
@@ -60,10 +68,11 @@ cod_status compile_write_constants(cod_executable *executable)
     return COD_OK;
 }
 
-void lower_affine(lowering *lower, const cod_node *node, int x, int y)
+static void forward(lowering *lower, const cod_node *node, lower_group *group)
 {
     const ir_context *context = lower->context;
-    const size_t offset = context->affine_offset[node - cod_graph_node(context->graph, 0)];
+    const size_t offset = context->affine_offset[group - lower->groups];
+    const int y = lower_output(lower, group->output);
     int vectors[VECTORS];
     for (size_t i = 0; i < VECTORS; i++)
         vectors[i] = lower_placed_tensor(lower, (cod_shape){1, 1, 1, node->channels}, context->param_dtype, IR_IO,
@@ -71,7 +80,21 @@ void lower_affine(lowering *lower, const cod_node *node, int x, int y)
     /* A variance of 0 and an epsilon of 1 make a deviation of exactly 1. */
     lower_emit(lower, (ir_instr){.kind = COD_OP_NORM_INFERENCE,
                                  .attr = {.epsilon = 1},
-                                 .inputs = {x, vectors[SCALE], vectors[SHIFT], vectors[ZEROS], vectors[ZEROS]},
+                                 .inputs = {lower->tensor[node->inputs[0]], vectors[SCALE], vectors[SHIFT],
+                                            vectors[ZEROS], vectors[ZEROS]},
                                  .outputs = {y},
                                  .name = "affine"});
 }
+
+static void backward(lowering *lower, const cod_node *node, const lower_group *group, int dy)
+{
+    (void)group;
+    lower_contribute(lower, node->inputs[0], dy, node->attr.alpha);
+}
+
+const node_rules node_affine = {.forward = forward,
+                                .backward = backward,
+                                .differentiable = node_all_inputs,
+                                .taps = node_no_taps,
+                                .op = COD_OP_NORM_INFERENCE,
+                                .keeps_precision = true};
