@@ -1,6 +1,6 @@
 /**
  * @file
- * What the two halves of ir_fuse() share: instructions as the backend sees them before memory is planned.
+ * What the two halves of ir_fuse() share.
  */
 #ifndef COD_NN_FUSE_INTERNAL_H
 #define COD_NN_FUSE_INTERNAL_H
@@ -17,6 +17,8 @@ typedef struct fusing {
     size_t arena_end;   /**< every arena tensor has bytes of its own below this offset */
 } fusing;
 
+/** Gives an arena tensor that is no view bytes of its own. */
+void fuse_give_offset(fusing *fuse, int tensor);
 /** A new arena tensor; 0 when memory is short. */
 int fuse_add_tensor(fusing *fuse, cod_shape shape, cod_dtype dtype);
 /** Whether the two tensors share any element; none does with 0. */

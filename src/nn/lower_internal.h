@@ -9,15 +9,16 @@
 
 /** A node with what is fused behind it, run as one op. */
 typedef struct lower_group {
-    bool live;                /**< the program needs it, and it is not fused into another */
-    int norm;                 /**< node index of a normalisation folded into this convolution, or -1 */
-    int shuffle;              /**< node index of a pixel shuffle fused into this convolution, or -1 */
-    int activation;           /**< node index of an activation fused into this op, or -1 */
-    cod_value residual;       /**< added to this op's output by a fused sum, or 0 */
-    cod_value output;         /**< of the last node of the group */
-    int pre_x;                /**< tensor read by the op (after a cast) */
-    int weight;               /**< of a convolution or linear layer: tensor, as the op reads it */
-    int mean, inv_std, index; /**< saved for backward */
+    const struct node_rules *rules; /**< of the node, see ops/ops_internal.h */
+    bool live;                      /**< the program needs it, and it is not fused into another */
+    int norm;                       /**< node index of a normalisation folded into this convolution, or -1 */
+    int shuffle;                    /**< node index of a pixel shuffle fused into this convolution, or -1 */
+    int activation;                 /**< node index of an activation fused into this op, or -1 */
+    cod_value residual;             /**< added to this op's output by a fused sum, or 0 */
+    cod_value output;               /**< of the last node of the group */
+    int pre_x;                      /**< tensor read by the op (after a cast) */
+    int weight;                     /**< of a convolution or linear layer: tensor, as the op reads it */
+    int mean, inv_std, index;       /**< saved for backward */
 } lower_group;
 
 /** Tensors of a spectrally normalised weight, see COD_OP_SPECTRAL_NORM. */
@@ -81,6 +82,8 @@ void lower_give_gradients(lowering *lower);
 void lower_select(lowering *lower);
 /** Whether a normalisation goes by the batch's statistics, and not by the running ones. */
 bool lower_uses_batch(const lowering *lower, const cod_node *norm);
+/** Whether the program was asked for this value. */
+bool lower_is_asked_for(const lowering *lower, cod_value value);
 /** Whether a value has to lie in a place of its own: an output, or what is handed on. */
 bool lower_is_output(const lowering *lower, cod_value value);
 

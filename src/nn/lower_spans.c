@@ -25,11 +25,6 @@ void lower_mark_spans(lowering *lower)
     }
 }
 
-bool lower_is_kept(const lowering *lower, size_t index)
-{
-    return lower->context->kept != NULL && (lower->keeps[index] || lower->resumes[index]);
-}
-
 static cod_status keep_node(lowering *lower, size_t index)
 {
     const lower_group *group = &lower->groups[index];
@@ -64,16 +59,4 @@ cod_status lower_keep(lowering *lower)
         if (lower->groups[i].live && lower_is_kept(lower, i))
             COD_TRY(keep_node(lower, i));
     return COD_OK;
-}
-
-int lower_saved_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, int which)
-{
-    if (!lower_is_kept(lower, lower->node))
-        return lower_new_tensor(lower, shape, dtype);
-    size_t *offset = &lower->context->kept[lower->node].offsets[which];
-    if (*offset == SIZE_MAX) {
-        *offset = lower->context->io_bytes;
-        lower->context->io_bytes += cod_align_up((size_t)cod_shape_count(shape) * cod_dtype_bytes(dtype));
-    }
-    return lower_placed_tensor(lower, shape, dtype, IR_IO, *offset);
 }

@@ -3,39 +3,6 @@
 
 #include <string.h>
 
-size_t lower_producer(const lowering *lower, cod_value value)
-{
-    size_t low = 0, high = cod_graph_node_count(lower->context->graph);
-    while (low < high) { /* node outputs grow with the node's index */
-        const size_t middle = (low + high) / 2;
-        if (lower_node(lower, middle)->output < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/** Whether the program was asked for this value. */
-static bool is_asked_for(const lowering *lower, cod_value value)
-{
-    for (size_t i = 0; i < COD_PROGRAM_MAX_OUTPUTS; i++)
-        if (lower->spec->outputs[i] != 0 && lower->spec->outputs[i] == value)
-            return true;
-    return false;
-}
-
-bool lower_is_output(const lowering *lower, cod_value value)
-{
-    return lower->handed[value] || is_asked_for(lower, value);
-}
-
-bool lower_uses_batch(const lowering *lower, const cod_node *norm)
-{
-    const cod_param *gamma = cod_graph_param(lower->context->graph, (size_t)norm->params[0]);
-    return (lower->by_batch & cod_set_of(gamma->set)) != 0;
-}
-
 /** Whether a normalisation of running statistics may be folded into a convolution: into weights that get no gradient. */
 static bool may_fold(const lowering *lower, const cod_node *conv, int reader)
 {
@@ -167,17 +134,16 @@ static void mark_wide(lowering *lower)
         lower->wide[node->output] = lower->wide[node->output] || lower->given[node->output];
         if (!lower->needed[i])
             continue;
-        if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || is_asked_for(lower, node->output))
+        if (node->kind == COD_NODE_INPUT || node->kind == COD_NODE_LOSS || lower_is_asked_for(lower, node->output))
             lower->wide[node->output] = true;
         for (int k = 0; k < node->input_count; k++)
-            if (node->kind == COD_NODE_LOSS ||
-                (node_rules_of(node->kind)->keeps_precision && lower->wide[node->output]))
+            if (node->kind == COD_NODE_LOSS || (lower->groups[i].rules->keeps_precision && lower->wide[node->output]))
                 lower->wide[node->inputs[k]] = true;
     }
     /* Views forward: what is wide below stays wide above. */
     for (size_t i = 0; i < count; i++) {
         const cod_node *node = lower_node(lower, i);
-        if (lower->needed[i] && node_rules_of(node->kind)->is_view && lower->wide[node->inputs[0]])
+        if (lower->needed[i] && lower->groups[i].rules->is_view && lower->wide[node->inputs[0]])
             lower->wide[node->output] = true;
     }
 }
@@ -186,7 +152,7 @@ static void mark_gradients(lowering *lower)
 {
     for (size_t i = 0; i < cod_graph_node_count(lower->context->graph); i++) {
         const cod_node *node = lower_node(lower, i);
-        const node_rules *rules = node_rules_of(node->kind);
+        const node_rules *rules = lower->groups[i].rules;
         if (!lower->needed[i] || rules->differentiable == NULL)
             continue;
         bool wanted = false;
@@ -209,6 +175,7 @@ void lower_select(lowering *lower)
     const size_t count = cod_graph_node_count(lower->context->graph);
     for (size_t i = 0; i < count; i++)
         lower->groups[i] = (lower_group){
+            .rules = node_rules_of(lower_node(lower, i)->kind),
             .live = lower->needed[i] && (lower_is_own(lower, i) || lower_node(lower, i)->kind == COD_NODE_INPUT),
             .norm = -1,
             .shuffle = -1,

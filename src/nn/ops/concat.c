@@ -35,10 +35,8 @@ cod_value cod_graph_slice(cod_graph *graph, cod_value input, int64_t first, int6
 static bool an_op_makes(const lowering *lower, cod_value value)
 {
     for (size_t i = lower_producer(lower, value) + 1; i-- > 0;)
-        if (lower->groups[i].live && lower->groups[i].output == value) {
-            const cod_node_kind kind = lower_node(lower, i)->kind;
-            return kind != COD_NODE_INPUT && !node_rules_of(kind)->is_view;
-        }
+        if (lower->groups[i].live && lower->groups[i].output == value)
+            return lower_node(lower, i)->kind != COD_NODE_INPUT && !lower->groups[i].rules->is_view;
     return false;
 }
 

@@ -109,7 +109,7 @@ static void forward(lowering *lower, const cod_node *node, lower_group *group)
         fold_norm(lower, node, lower_node(lower, (size_t)group->norm), &weight, &bias);
     group->pre_x = lower_narrow(lower, node->inputs[0]);
     group->weight = weight;
-    ir_instr instr = {.kind = node_rules_of(node->kind)->op,
+    ir_instr instr = {.kind = group->rules->op,
                       .attr = node->attr,
                       .inputs = {group->pre_x, weight, bias, 0, lower_residual(lower, group)},
                       .outputs = {lower_output(lower, group->output)},
