@@ -179,6 +179,13 @@ COD_MUST_CHECK cod_status cuda_types_check(const cod_op *op);
 COD_MUST_CHECK cod_status cuda_plan_create(cod_device *device, const cod_op *ops, size_t count, cuda_maker *make,
                                            const char *what, cod_plan **out);
 
+/* plan.cu: the backend's functions of plans. */
+cod_status cuda_plan_create_single(cod_device *device, const cod_op *op, cod_plan **out);
+cod_status cuda_plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
+cod_status cuda_plans_prepare_updated(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
+cod_status cuda_plan_run(cod_plan *plan, cod_queue *queue);
+void cuda_plan_destroy(cod_plan *plan);
+
 /**
  * How many of the ops, from the first on, a kernel takes together; 1 = it takes none. Reads no buffer: only kinds, attributes, shapes,
  * types, strides and which views are equal or present count.

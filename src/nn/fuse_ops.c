@@ -1,4 +1,4 @@
-/* Instructions as the backend sees them before memory is planned: which may be one plan, and which may change places. */
+/* Instructions as the backend sees them before memory is planned: which of them may be one plan. */
 #include "nn/fuse_internal.h"
 
 static cod_view placed_view(const fusing *fuse, int tensor)
@@ -49,18 +49,4 @@ size_t fuse_ask(const fusing *fuse, const cod_op *ops, size_t count)
 {
     const size_t fits = cod_fused_sequence(ops, count).count;
     return fits < 2 ? 1 : fuse->backend->op_fuses(fuse->device, ops, fits);
-}
-
-bool fuse_may_pass(const fusing *fuse, const ir_instr *moved, const ir_instr *other)
-{
-    for (size_t o = 0; o < COD_OP_MAX_OUTPUTS; o++) {
-        for (size_t i = 0; i < COD_OP_MAX_INPUTS; i++)
-            if (fuse_overlap(fuse, other->outputs[o], moved->inputs[i]) ||
-                fuse_overlap(fuse, moved->outputs[o], other->inputs[i]))
-                return false;
-        for (size_t k = 0; k < COD_OP_MAX_OUTPUTS; k++)
-            if (fuse_overlap(fuse, other->outputs[o], moved->outputs[k]))
-                return false;
-    }
-    return true;
 }
