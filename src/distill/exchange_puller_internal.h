@@ -102,7 +102,10 @@ COD_MUST_CHECK cod_status exchange_puller_end(exchange_puller *puller);
 void exchange_puller_clear(exchange_puller *puller);
 
 /** The pull that a peer belongs to. */
-exchange_pull *exchange_pull_of(const exchange_puller *puller, const held_peer *peer);
+static inline exchange_pull *exchange_pull_of(const exchange_puller *puller, const held_peer *peer)
+{
+    return &puller->pulls[(peer - puller->peers) % puller->pull_count];
+}
 
 /** Whether a call failed because of what a peer sent. */
 static inline bool exchange_is_bad_data(cod_status status)
