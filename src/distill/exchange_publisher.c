@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** The part of the time between two publications that encoding is spread over. */
-enum { ENCODING_PART = 3 };
-
 cod_status exchange_publisher_init(exchange_publisher *p, const exchange_setup *setup)
 {
     const cod_codec_options codec = exchange_codec_options(&setup->options);
@@ -436,11 +433,6 @@ cod_status exchange_publisher_begin(exchange_publisher *p, int64_t step, uint64_
     p->interval_passed = p->setup->options.min_interval_ms == 0;
     COD_TRY(transport_now(p)->ops->publish_begin(transport_now(p), &p->room));
     return p->setup->codes_on_device ? exchange_publisher_device_quantise(p) : COD_OK;
-}
-
-int64_t exchange_encoding_steps(const cod_exchange_options *options)
-{
-    return (cod_exchange_spacing(options) + ENCODING_PART - 1) / ENCODING_PART;
 }
 
 /** Chunks a step, so that the publication is through after its part of the time until the next one. */

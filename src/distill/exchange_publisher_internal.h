@@ -85,9 +85,6 @@ typedef struct exchange_publisher {
 COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const exchange_setup *setup);
 void exchange_publisher_clear(exchange_publisher *publisher);
 
-/** Steps that encoding a publication is spread over. */
-int64_t exchange_encoding_steps(const cod_exchange_options *options);
-
 /* One publication. */
 
 /** Whether one comes after this step, were there no minimum interval. */
