@@ -80,5 +80,7 @@ void comm_request_free(cod_request *request);
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
 /** Whether it is done, and then finished; does not free it. Takes the lock. */
 COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
+/** Frees requests that were given up and have ended. Under the lock. */
+void comm_requests_sweep(cod_comm *comm);
 
 #endif
