@@ -91,34 +91,6 @@ static const char *choose_window_component(const char *library)
     return "pt2pt";
 }
 
-static cod_status find_nodes(cod_comm *comm)
-{
-    char name[MPI_MAX_PROCESSOR_NAME] = "";
-    int length = 0;
-    COD_TRY(COD_MPI(MPI_Get_processor_name(name, &length)));
-    comm->node_of = calloc((size_t)comm->size, sizeof *comm->node_of);
-    comm->names = calloc((size_t)comm->size, sizeof *comm->names);
-    char(*all)[MPI_MAX_PROCESSOR_NAME] = calloc((size_t)comm->size, sizeof *all);
-    COD_REQUIRE_MEMORY(comm->node_of);
-    COD_REQUIRE_MEMORY(comm->names);
-    COD_REQUIRE_MEMORY(all);
-    cod_status status = COD_MPI(MPI_Allgather(name, sizeof name, MPI_CHAR, all, sizeof name, MPI_CHAR, MPI_COMM_WORLD));
-    for (int r = 0; r < comm->size && status == COD_OK; r++) {
-        int node = 0;
-        while (node < comm->node_count && strcmp(comm->names[node], all[r]) != 0)
-            node++;
-        if (node == comm->node_count)
-            memcpy(comm->names[comm->node_count++], all[r], sizeof *all);
-        comm->node_of[r] = node;
-    }
-    free(all);
-    for (int r = 0; r < comm->size; r++) {
-        comm->node_size += comm->node_of[r] == comm->node_of[comm->rank];
-        comm->node_rank += r < comm->rank && comm->node_of[r] == comm->node_of[comm->rank];
-    }
-    return status;
-}
-
 static cod_status check_world(cod_comm *comm)
 {
     const int promised = cod_comm_launched_ranks();
@@ -164,7 +136,7 @@ static cod_status join(cod_comm *comm)
     if (provided < MPI_THREAD_SERIALIZED)
         return cod_fail(COD_ERR_UNSUPPORTED, "%s does not offer MPI_THREAD_SERIALIZED", comm->library);
     COD_TRY(check_world(comm));
-    COD_TRY(find_nodes(comm));
+    COD_TRY(comm_find_nodes(comm));
     const int size = comm->size;
     return cod_group_create(comm, &size, 1, &comm->world);
 }
@@ -274,27 +246,6 @@ cod_group *cod_comm_world(cod_comm *comm)
 {
     return comm->world;
 }
-int cod_comm_node_count(const cod_comm *comm)
-{
-    return comm->node_count;
-}
-int cod_comm_node_of(const cod_comm *comm, int world_rank)
-{
-    return comm->node_of[world_rank];
-}
-const char *cod_comm_node_name(const cod_comm *comm, int node)
-{
-    return comm->names[node];
-}
-int cod_comm_node_rank(const cod_comm *comm)
-{
-    return comm->node_rank;
-}
-int cod_comm_node_size(const cod_comm *comm)
-{
-    return comm->node_size;
-}
-
 void cod_comm_read_counters(cod_comm *comm, cod_comm_counters *out)
 {
     comm_lock(comm);

@@ -60,6 +60,9 @@ struct cod_request {
     bool abandoned;
 };
 
+/** Finds the nodes that ranks run on. Collective on all ranks; before the progress thread starts. */
+COD_MUST_CHECK cod_status comm_find_nodes(cod_comm *comm);
+
 /** Moves averages by node on. Under the lock. */
 void levels_progress(cod_comm *comm);
 /** Moves gets in pieces on. Under the lock. */

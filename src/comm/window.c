@@ -51,7 +51,7 @@ static cod_status warm_up(cod_window *window)
         COD_TRY(get_start(window, r, 0, scratch, WARM_BYTES, &request));
         COD_TRY(cod_request_wait(&request, INFINITY));
     }
-    return cod_group_barrier(cod_comm_world(window->comm));
+    return cod_group_barrier(window->comm->world);
 }
 
 /** Whether an owner's stores and others' gets meet in one copy of the window, or in two (MPI 4.0, section 12.4). */
@@ -89,7 +89,7 @@ static cod_status allocate(cod_window *window, size_t bytes)
     cod_comm *comm = window->comm;
     const size_t padded = cod_align_up(bytes > 0 ? bytes : 1) + COD_ALIGNMENT;
     void *base = NULL;
-    COD_TRY(cod_group_gather(cod_comm_world(comm), &bytes, sizeof bytes, window->bytes));
+    COD_TRY(cod_group_gather(comm->world, &bytes, sizeof bytes, window->bytes));
     comm_lock(comm);
     cod_status status =
         COD_MPI(MPI_Win_allocate((MPI_Aint)padded, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window->mpi));
@@ -104,7 +104,7 @@ static cod_status allocate(cod_window *window, size_t bytes)
     COD_TRY(status);
     const size_t shift = cod_align_up((uintptr_t)base) - (uintptr_t)base;
     window->memory = (char *)base + shift;
-    COD_TRY(cod_group_gather(cod_comm_world(comm), &shift, sizeof shift, window->shift));
+    COD_TRY(cod_group_gather(comm->world, &shift, sizeof shift, window->shift));
     return warm_up(window);
 }
 
