@@ -14,7 +14,7 @@
 
 typedef struct group_levels group_levels; /* levels.c */
 typedef struct group_direct group_direct; /* direct.c */
-typedef struct window_long window_long;   /* window_long.c */
+typedef struct window_long window_long;   /* window_get.c */
 
 struct cod_comm {
     pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */

@@ -20,23 +20,6 @@ static void window_free(cod_window *window)
     free(window);
 }
 
-cod_status window_rget(cod_window *window, int world_rank, size_t offset, void *target, int bytes, MPI_Request *out)
-{
-    return COD_MPI(MPI_Rget(target, bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset), bytes,
-                            MPI_BYTE, window->mpi, out));
-}
-
-static cod_status get_start(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
-                            cod_request **request)
-{
-    cod_comm *comm = window->comm;
-    COD_TRY(comm_request_create(comm, 1, request));
-    comm_lock(comm);
-    const cod_status status = window_rget(window, world_rank, offset, target, bytes, (*request)->parts);
-    comm_unlock(comm);
-    return comm_request_started(request, status);
-}
-
 /**
  * Reads 64 bytes of every source: the first get to a rank waits for its connection, and only now may anything wait. They are
  * there whatever size was asked for, see allocate().
@@ -48,7 +31,7 @@ static cod_status warm_up(cod_window *window)
         cod_request *request = NULL;
         if (r == window->comm->rank || !window->warm[r])
             continue;
-        COD_TRY(get_start(window, r, 0, scratch, WARM_BYTES, &request));
+        COD_TRY(window_get_start(window, r, 0, scratch, WARM_BYTES, &request));
         COD_TRY(cod_request_wait(&request, INFINITY));
     }
     return cod_group_barrier(window->comm->world);
@@ -191,6 +174,5 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
     comm_lock(comm);
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);
-    return long_get_is(bytes) ? long_get_start(window, world_rank, offset, target, bytes, request)
-                              : get_start(window, world_rank, offset, target, (int)bytes, request);
+    return window_get_start(window, world_rank, offset, target, bytes, request);
 }
