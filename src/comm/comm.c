@@ -2,179 +2,17 @@
 
 #include "comm/group.h"
 #include "comm/group_internal.h"
-#include "core/trace.h"
 
-#include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { URGENT_PAUSE_US = 50, SPINS_BEFORE_SLEEP = 2000, WAIT_PAUSE_US = 50 };
-
-void comm_lock(cod_comm *comm)
-{
-    pthread_mutex_lock(&comm->lock);
-}
-
-void comm_unlock(cod_comm *comm)
-{
-    pthread_mutex_unlock(&comm->lock);
-}
-
-cod_status comm_check(int code, const char *call)
-{
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    if (code == MPI_SUCCESS)
-        return COD_OK;
-    MPI_Error_string(code, text, &length);
-    return cod_fail(COD_ERR_MPI, "%.60s: %s", call, text);
-}
+enum { URGENT_PAUSE_US = 50 };
 
 static void sleep_us(long us)
 {
     nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
-}
-
-void cod_comm_pause(unsigned *spins)
-{
-    if (++*spins < SPINS_BEFORE_SLEEP)
-        sched_yield();
-    else
-        sleep_us(WAIT_PAUSE_US);
-}
-
-cod_status comm_request_create(cod_comm *comm, int parts, cod_request **out)
-{
-    cod_request *request = calloc(1, sizeof *request);
-    COD_REQUIRE_MEMORY(request);
-    request->parts = malloc((size_t)(parts > 0 ? parts : 1) * sizeof(MPI_Request));
-    if (request->parts == NULL) {
-        free(request);
-        return cod_fail(COD_ERR_MEMORY, "out of memory for a message");
-    }
-    for (int i = 0; i < parts; i++)
-        request->parts[i] = MPI_REQUEST_NULL;
-    request->comm = comm;
-    request->part_count = parts;
-    *out = request;
-    return COD_OK;
-}
-
-void comm_request_free(cod_request *request)
-{
-    free(request->gathered);
-    free(request->long_get);
-    free(request->parts);
-    free(request);
-}
-
-static void calm_down(cod_request *request)
-{
-    if (request->urgent)
-        atomic_fetch_sub(&request->comm->urgent, 1);
-    request->urgent = false;
-}
-
-cod_status comm_request_started(cod_request **request, cod_status status)
-{
-    if (status != COD_OK) {
-        calm_down(*request);
-        comm_request_free(*request);
-        *request = NULL;
-    }
-    return status;
-}
-
-/** Under the lock. */
-static cod_status test_parts(cod_request *request, bool *done)
-{
-    int flag = 0;
-    if (request->test != NULL)
-        return request->test(request, done);
-    COD_TRY(COD_MPI(MPI_Testall(request->part_count, request->parts, &flag, MPI_STATUSES_IGNORE)));
-    *done = flag != 0;
-    return COD_OK;
-}
-
-cod_status comm_request_poll(cod_request *request, bool *done)
-{
-    comm_lock(request->comm);
-    const cod_status status = test_parts(request, done);
-    comm_unlock(request->comm);
-    if (status == COD_OK && !*done)
-        return COD_OK;
-    calm_down(request);
-    if (status == COD_OK && request->finish != NULL)
-        request->finish(request);
-    request->finish = NULL;
-    return status;
-}
-
-cod_status cod_request_test(cod_request **request, bool *done)
-{
-    cod_request *r = *request;
-    *done = true;
-    if (r == NULL)
-        return COD_OK;
-    const cod_status status = comm_request_poll(r, done);
-    if (status == COD_OK && !*done)
-        return COD_OK;
-    comm_request_free(r);
-    *request = NULL;
-    return status;
-}
-
-cod_status cod_request_wait(cod_request **request, double timeout_s)
-{
-    const double begin = cod_clock_s();
-    bool done = false;
-    for (unsigned spins = 0;;) {
-        COD_TRY(cod_request_test(request, &done));
-        if (done)
-            return COD_OK;
-        if (cod_clock_s() - begin > timeout_s)
-            return cod_fail(COD_ERR_INTERRUPTED, "no answer within %.1f s", timeout_s);
-        cod_comm_pause(&spins);
-    }
-}
-
-void cod_request_abandon(cod_request **request, void (*release)(void *context), void *context)
-{
-    cod_request *r = *request;
-    *request = NULL;
-    if (r == NULL) {
-        if (release != NULL)
-            release(context);
-        return;
-    }
-    calm_down(r);
-    comm_lock(r->comm);
-    r->abandoned = true;
-    r->release = release;
-    r->release_context = context;
-    r->next = r->comm->abandoned;
-    r->comm->abandoned = r;
-    comm_unlock(r->comm);
-}
-
-/** Frees abandoned requests that have ended. Under the lock. */
-static void sweep_abandoned(cod_comm *comm)
-{
-    for (cod_request **at = &comm->abandoned; *at != NULL;) {
-        cod_request *r = *at;
-        bool done = false;
-        if (test_parts(r, &done) != COD_OK || !done) {
-            at = &r->next;
-            continue;
-        }
-        *at = r->next;
-        if (r->release != NULL)
-            r->release(r->release_context);
-        comm_request_free(r);
-    }
 }
 
 static void *progress_loop(void *context)
@@ -185,7 +23,7 @@ static void *progress_loop(void *context)
         comm_lock(comm);
         direct_progress(comm);
         MPI_Iprobe(MPI_ANY_SOURCE, COD_TAG_NEVER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
-        sweep_abandoned(comm);
+        comm_requests_sweep(comm);
         levels_progress(comm);
         long_gets_progress(comm);
         comm->counters.polls++;
@@ -253,34 +91,6 @@ static const char *choose_window_component(const char *library)
     return "pt2pt";
 }
 
-static cod_status find_nodes(cod_comm *comm)
-{
-    char name[MPI_MAX_PROCESSOR_NAME] = "";
-    int length = 0;
-    COD_TRY(COD_MPI(MPI_Get_processor_name(name, &length)));
-    comm->node_of = calloc((size_t)comm->size, sizeof *comm->node_of);
-    comm->names = calloc((size_t)comm->size, sizeof *comm->names);
-    char(*all)[MPI_MAX_PROCESSOR_NAME] = calloc((size_t)comm->size, sizeof *all);
-    COD_REQUIRE_MEMORY(comm->node_of);
-    COD_REQUIRE_MEMORY(comm->names);
-    COD_REQUIRE_MEMORY(all);
-    cod_status status = COD_MPI(MPI_Allgather(name, sizeof name, MPI_CHAR, all, sizeof name, MPI_CHAR, MPI_COMM_WORLD));
-    for (int r = 0; r < comm->size && status == COD_OK; r++) {
-        int node = 0;
-        while (node < comm->node_count && strcmp(comm->names[node], all[r]) != 0)
-            node++;
-        if (node == comm->node_count)
-            memcpy(comm->names[comm->node_count++], all[r], sizeof *all);
-        comm->node_of[r] = node;
-    }
-    free(all);
-    for (int r = 0; r < comm->size; r++) {
-        comm->node_size += comm->node_of[r] == comm->node_of[comm->rank];
-        comm->node_rank += r < comm->rank && comm->node_of[r] == comm->node_of[comm->rank];
-    }
-    return status;
-}
-
 static cod_status check_world(cod_comm *comm)
 {
     const int promised = cod_comm_launched_ranks();
@@ -326,7 +136,7 @@ static cod_status join(cod_comm *comm)
     if (provided < MPI_THREAD_SERIALIZED)
         return cod_fail(COD_ERR_UNSUPPORTED, "%s does not offer MPI_THREAD_SERIALIZED", comm->library);
     COD_TRY(check_world(comm));
-    COD_TRY(find_nodes(comm));
+    COD_TRY(comm_find_nodes(comm));
     const int size = comm->size;
     return cod_group_create(comm, &size, 1, &comm->world);
 }
@@ -390,7 +200,7 @@ cod_status cod_comm_finalize(cod_comm *comm)
         return cod_fail(status, "other ranks did not end within %.0f s (cluster.teardown_timeout_s)",
                         comm->teardown_timeout_s);
     cod_group_destroy(comm->world);
-    sweep_abandoned(comm);
+    comm_requests_sweep(comm);
     status = COD_MPI(MPI_Finalize());
     release_job(comm);
     return status;
@@ -436,27 +246,6 @@ cod_group *cod_comm_world(cod_comm *comm)
 {
     return comm->world;
 }
-int cod_comm_node_count(const cod_comm *comm)
-{
-    return comm->node_count;
-}
-int cod_comm_node_of(const cod_comm *comm, int world_rank)
-{
-    return comm->node_of[world_rank];
-}
-const char *cod_comm_node_name(const cod_comm *comm, int node)
-{
-    return comm->names[node];
-}
-int cod_comm_node_rank(const cod_comm *comm)
-{
-    return comm->node_rank;
-}
-int cod_comm_node_size(const cod_comm *comm)
-{
-    return comm->node_size;
-}
-
 void cod_comm_read_counters(cod_comm *comm, cod_comm_counters *out)
 {
     comm_lock(comm);

@@ -14,7 +14,7 @@
 
 typedef struct group_levels group_levels; /* levels.c */
 typedef struct group_direct group_direct; /* direct.c */
-typedef struct window_long window_long;   /* window_long.c */
+typedef struct window_long window_long;   /* window_get.c */
 
 struct cod_comm {
     pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */
@@ -60,6 +60,9 @@ struct cod_request {
     bool abandoned;
 };
 
+/** Finds the nodes that ranks run on. Collective on all ranks; before the progress thread starts. */
+COD_MUST_CHECK cod_status comm_find_nodes(cod_comm *comm);
+
 /** Moves averages by node on. Under the lock. */
 void levels_progress(cod_comm *comm);
 /** Moves gets in pieces on. Under the lock. */
@@ -80,5 +83,7 @@ void comm_request_free(cod_request *request);
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
 /** Whether it is done, and then finished; does not free it. Takes the lock. */
 COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
+/** Frees requests that were given up and have ended. Under the lock. */
+void comm_requests_sweep(cod_comm *comm);
 
 #endif

@@ -30,6 +30,11 @@ struct cod_group {
 
 /** Adds to the bytes that the group's ranks sent, unless it is the world. Under the lock. */
 void group_count_sent(cod_group *group, size_t bytes);
+/** The same of `bytes` that all ranks have reduced. */
+void group_count_reduced(cod_group *group, size_t bytes);
+
+/** Of averages over the group; group_average.c. */
+extern const cod_collective_ops group_average_ops;
 
 /** Gives the group levels in which each rank is a node of its own. Collective on the group. */
 COD_MUST_CHECK cod_status levels_create_flat(cod_group *group);

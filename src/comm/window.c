@@ -20,23 +20,6 @@ static void window_free(cod_window *window)
     free(window);
 }
 
-cod_status window_rget(cod_window *window, int world_rank, size_t offset, void *target, int bytes, MPI_Request *out)
-{
-    return COD_MPI(MPI_Rget(target, bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset), bytes,
-                            MPI_BYTE, window->mpi, out));
-}
-
-static cod_status get_start(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
-                            cod_request **request)
-{
-    cod_comm *comm = window->comm;
-    COD_TRY(comm_request_create(comm, 1, request));
-    comm_lock(comm);
-    const cod_status status = window_rget(window, world_rank, offset, target, bytes, (*request)->parts);
-    comm_unlock(comm);
-    return comm_request_started(request, status);
-}
-
 /**
  * Reads 64 bytes of every source: the first get to a rank waits for its connection, and only now may anything wait. They are
  * there whatever size was asked for, see allocate().
@@ -48,10 +31,10 @@ static cod_status warm_up(cod_window *window)
         cod_request *request = NULL;
         if (r == window->comm->rank || !window->warm[r])
             continue;
-        COD_TRY(get_start(window, r, 0, scratch, WARM_BYTES, &request));
+        COD_TRY(window_get_start(window, r, 0, scratch, WARM_BYTES, &request));
         COD_TRY(cod_request_wait(&request, INFINITY));
     }
-    return cod_group_barrier(cod_comm_world(window->comm));
+    return cod_group_barrier(window->comm->world);
 }
 
 /** Whether an owner's stores and others' gets meet in one copy of the window, or in two (MPI 4.0, section 12.4). */
@@ -89,7 +72,7 @@ static cod_status allocate(cod_window *window, size_t bytes)
     cod_comm *comm = window->comm;
     const size_t padded = cod_align_up(bytes > 0 ? bytes : 1) + COD_ALIGNMENT;
     void *base = NULL;
-    COD_TRY(cod_group_gather(cod_comm_world(comm), &bytes, sizeof bytes, window->bytes));
+    COD_TRY(cod_group_gather(comm->world, &bytes, sizeof bytes, window->bytes));
     comm_lock(comm);
     cod_status status =
         COD_MPI(MPI_Win_allocate((MPI_Aint)padded, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window->mpi));
@@ -104,7 +87,7 @@ static cod_status allocate(cod_window *window, size_t bytes)
     COD_TRY(status);
     const size_t shift = cod_align_up((uintptr_t)base) - (uintptr_t)base;
     window->memory = (char *)base + shift;
-    COD_TRY(cod_group_gather(cod_comm_world(comm), &shift, sizeof shift, window->shift));
+    COD_TRY(cod_group_gather(comm->world, &shift, sizeof shift, window->shift));
     return warm_up(window);
 }
 
@@ -191,6 +174,5 @@ cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offse
     comm_lock(comm);
     comm->counters.pulled_bytes += bytes;
     comm_unlock(comm);
-    return long_get_is(bytes) ? long_get_start(window, world_rank, offset, target, bytes, request)
-                              : get_start(window, world_rank, offset, target, (int)bytes, request);
+    return window_get_start(window, world_rank, offset, target, bytes, request);
 }

@@ -23,14 +23,9 @@ struct cod_window {
     bool sync_waits;       /**< MPI_Win_sync would wait for gets that are under way, so for a peer that is stopped */
 };
 
-/** MPI's own get, under the lock. */
-COD_MUST_CHECK cod_status window_rget(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
-                                      MPI_Request *out);
-
-/** Whether a get of so many bytes goes in pieces. */
-bool long_get_is(size_t bytes);
-COD_MUST_CHECK cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
-                                         cod_request **request);
+/** cod_window_get_start() of what is known to lie in the window. */
+COD_MUST_CHECK cod_status window_get_start(cod_window *window, int world_rank, size_t offset, void *target,
+                                           size_t bytes, cod_request **request);
 /** Gets that were given up and have not ended do so without their window. Under the lock. */
 void long_gets_forget(const cod_window *window);
 

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** The part of the time between two publications that encoding is spread over. */
-enum { ENCODING_PART = 3 };
-
 cod_status exchange_publisher_init(exchange_publisher *p, const exchange_setup *setup)
 {
     const cod_codec_options codec = exchange_codec_options(&setup->options);
@@ -47,11 +44,6 @@ void exchange_publisher_pack(exchange_publisher *p, exchange_numbers *numbers)
         p->restored = p->version;
 }
 
-void exchange_note_print(exchange_publisher *p, uint64_t first, uint64_t fingerprint)
-{
-    p->print += fingerprint * (2 * first + 1);
-}
-
 /**
  * Makes the next publication of all ranks a key: readers never get a version of which any rank's shard was left out,
  * so they cannot use deltas that follow it.
@@ -73,50 +65,6 @@ bool exchange_publisher_is_due(const exchange_publisher *p, int64_t step)
     return p->setup->publishes && step > 0 && step % cod_exchange_spacing(&p->setup->options) == 0;
 }
 
-own_version *exchange_own_of(const exchange_publisher *p, uint64_t version)
-{
-    return &p->own[version % (uint64_t)p->own_count];
-}
-
-uint64_t exchange_newest_own(const exchange_publisher *p, int fragment)
-{
-    uint64_t newest = 0;
-    for (int i = fragment; i < p->own_count; i += p->setup->fragments)
-        newest = p->own[i].version > newest ? p->own[i].version : newest;
-    return newest;
-}
-
-const own_version *exchange_own_beside(const exchange_publisher *p, uint64_t version)
-{
-    const uint64_t next = (uint64_t)p->setup->fragments,
-                   newest = exchange_newest_own(p, exchange_fragment_of(p->setup, version));
-    const own_version *own = exchange_own_of(p, version);
-    if (own->version == version)
-        return own;
-    return version == newest + next || newest == 0 ? NULL : exchange_own_of(p, newest);
-}
-
-cod_buffer *exchange_decoded_of(const exchange_publisher *p, uint64_t version)
-{
-    cod_buffer *decoded = p->chains[exchange_fragment_of(p->setup, version)].decoded;
-    return decoded != NULL ? decoded : exchange_own_of(p, version)->values;
-}
-
-int exchange_publisher_held_count(const exchange_publisher *p)
-{
-    return p->own_count + (exchange_keeps_exact(&p->setup->options) ? p->setup->fragments : 0);
-}
-
-cod_buffer **exchange_publisher_held(const exchange_publisher *p, int i)
-{
-    return i < p->own_count ? &p->own[i].values : &p->chains[i - p->own_count].decoded;
-}
-
-exchange_chain *exchange_chain_now(const exchange_publisher *p)
-{
-    return &p->chains[exchange_fragment_now(p)];
-}
-
 /** Whether the entropy coder is chosen by what is measured: bytes that replay must not depend on time. */
 static bool chooses_coder(const exchange_publisher *p)
 {
@@ -135,12 +83,20 @@ static cod_transport *transport_now(const exchange_publisher *p)
     return p->setup->transports[exchange_fragment_now(p)];
 }
 
-cod_status exchange_try_coders(exchange_publisher *p, uint64_t before)
+/**
+ * Tries all entropy coders on the chunk of the own shard that was encoded last, where it is the one chosen for this
+ * version.
+ *
+ * @param before  values of the shard that were encoded before that chunk
+ */
+static cod_status try_coders(exchange_publisher *p, uint64_t before)
 {
     const uint64_t spread = UINT64_C(0x9E3779B97F4A7C15);
-    const uint64_t at = (p->version * spread >> 11) % p->encoder.range.count;
     cod_codec_trial trial;
-    if (!chooses_coder(p) || at < before || at >= p->encoder.done)
+    if (!chooses_coder(p) || p->encoder.done == before)
+        return COD_OK;
+    const uint64_t at = (p->version * spread >> 11) % p->encoder.range.count;
+    if (at < before || at >= p->encoder.done)
         return COD_OK;
     COD_TRY(cod_codec_try_coders(&p->encoder, &trial));
     cod_coder_note_trial(&p->coder, &trial);
@@ -295,8 +251,8 @@ static cod_status encode_chunk(exchange_publisher *p)
                (codec->done - before) * sizeof *values);
     if (p->setup->shared == NULL)
         exchange_note_print(p, range.first + before, cod_fingerprint(decoded + before, codec->done - before));
-    if (own && range.count > 0)
-        COD_TRY(exchange_try_coders(p, before));
+    if (own)
+        COD_TRY(try_coders(p, before));
     if (!cod_codec_finished(codec))
         return COD_OK;
     if (own)
@@ -318,8 +274,11 @@ static cod_status seal_some(exchange_publisher *p, uint64_t chunks)
 {
     bool fetched;
     COD_TRY(exchange_publisher_device_fetch(p, chunks == UINT64_MAX, &fetched));
-    for (; fetched && chunks > 0 && !exchange_publisher_device_sealed(p); chunks--)
+    for (; fetched && chunks > 0 && !exchange_publisher_device_sealed(p); chunks--) {
+        const uint64_t before = p->encoder.done;
         COD_TRY(exchange_publisher_device_seal(p));
+        COD_TRY(try_coders(p, before));
+    }
     if (!fetched || !exchange_publisher_device_sealed(p))
         return COD_OK;
     COD_TRY(end_shard(p));
@@ -436,11 +395,6 @@ cod_status exchange_publisher_begin(exchange_publisher *p, int64_t step, uint64_
     p->interval_passed = p->setup->options.min_interval_ms == 0;
     COD_TRY(transport_now(p)->ops->publish_begin(transport_now(p), &p->room));
     return p->setup->codes_on_device ? exchange_publisher_device_quantise(p) : COD_OK;
-}
-
-int64_t exchange_encoding_steps(const cod_exchange_options *options)
-{
-    return (cod_exchange_spacing(options) + ENCODING_PART - 1) / ENCODING_PART;
 }
 
 /** Chunks a step, so that the publication is through after its part of the time until the next one. */

@@ -203,13 +203,12 @@ cod_status exchange_publisher_device_seal(exchange_publisher *p)
 {
     exchange_publisher_device *d = p->on_device;
     const chunk_table *table = &own_now(p)->chunks;
-    const uint64_t before = p->encoder.done, capacity = cod_codec_bound(&p->encoder.options, &p->encoder.range);
+    const uint64_t capacity = cod_codec_bound(&p->encoder.options, &p->encoder.range);
     const size_t k = d->sealed++;
     if (cod_codec_finished(&p->encoder))
         return COD_OK;
-    COD_TRY(cod_codec_seal(&p->encoder, own_head(p, k), (const unsigned char *)d->payloads_host->host + k * d->room,
-                           table->prints[table->first[p->setup->rank] + k], p->room, capacity));
-    return exchange_try_coders(p, before);
+    return cod_codec_seal(&p->encoder, own_head(p, k), (const unsigned char *)d->payloads_host->host + k * d->room,
+                          table->prints[table->first[p->setup->rank] + k], p->room, capacity);
 }
 
 bool exchange_publisher_device_sealed(const exchange_publisher *p)

@@ -85,9 +85,6 @@ typedef struct exchange_publisher {
 COD_MUST_CHECK cod_status exchange_publisher_init(exchange_publisher *publisher, const exchange_setup *setup);
 void exchange_publisher_clear(exchange_publisher *publisher);
 
-/** Steps that encoding a publication is spread over. */
-int64_t exchange_encoding_steps(const cod_exchange_options *options);
-
 /* One publication. */
 
 /** Whether one comes after this step, were there no minimum interval. */
@@ -114,7 +111,7 @@ exchange_publication exchange_publisher_report(const exchange_publisher *publish
 /** Acts on what all ranks of the group said of it. */
 void exchange_publisher_hear(exchange_publisher *publisher, const exchange_publications *publications);
 
-/* What was published. */
+/* What was published: exchange_publisher_own.c. */
 
 /** Where an own version is kept. */
 own_version *exchange_own_of(const exchange_publisher *publisher, uint64_t version);
@@ -140,16 +137,6 @@ static inline int exchange_fragment_now(const exchange_publisher *publisher)
 }
 /** Of that fragment. */
 exchange_chain *exchange_chain_now(const exchange_publisher *publisher);
-
-/* Its parts, also for exchange_publisher_device.c. */
-
-/**
- * Tries all entropy coders on the chunk of the own shard that was encoded last, where it is the one chosen for this
- * version.
- *
- * @param before  values of the shard that were encoded before that chunk
- */
-COD_MUST_CHECK cod_status exchange_try_coders(exchange_publisher *publisher, uint64_t before);
 /** Adds the fingerprint of what readers will decode, of the chunk that begins at value `first`. */
 void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t fingerprint);
 

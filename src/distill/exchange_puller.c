@@ -97,11 +97,6 @@ void exchange_puller_clear(exchange_puller *p)
     free(p->peers);
 }
 
-exchange_pull *exchange_pull_of(const exchange_puller *p, const held_peer *peer)
-{
-    return &p->pulls[(peer - p->peers) % p->pull_count];
-}
-
 /* Shards. */
 
 static int first_shard(const exchange_puller *p, const held_peer *peer, int from)

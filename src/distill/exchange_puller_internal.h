@@ -83,14 +83,6 @@ typedef struct exchange_puller {
 } exchange_puller;
 
 /**
- * How many pulls a group has at a time, so that all fragments of its peers get their turn within a period.
- * exchange_sizes.c.
- */
-int exchange_pulls_for(const cod_exchange_options *options, int peers);
-/** Steps that decoding a version is spread over: fewer where pulls are fewer than peers. exchange_sizes.c. */
-int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
-
-/**
  * Finds the peers and makes pulls and rooms; values are made by the exchange. exchange_puller_clear() also after a
  * failure.
  */
@@ -102,7 +94,10 @@ COD_MUST_CHECK cod_status exchange_puller_end(exchange_puller *puller);
 void exchange_puller_clear(exchange_puller *puller);
 
 /** The pull that a peer belongs to. */
-exchange_pull *exchange_pull_of(const exchange_puller *puller, const held_peer *peer);
+static inline exchange_pull *exchange_pull_of(const exchange_puller *puller, const held_peer *peer)
+{
+    return &puller->pulls[(peer - puller->peers) % puller->pull_count];
+}
 
 /** Whether a call failed because of what a peer sent. */
 static inline bool exchange_is_bad_data(cod_status status)

@@ -162,6 +162,15 @@ bool exchange_wait_is_over(const exchange_setup *setup, exchange_waiting *waitin
 /** Milliseconds since 1970. */
 uint64_t exchange_wall_ms(void);
 
+/* How long it takes: exchange_pace.c. */
+
+/** Steps that encoding a publication is spread over. */
+int64_t exchange_encoding_steps(const cod_exchange_options *options);
+/** Steps that decoding a version is spread over: fewer where pulls are fewer than peers. */
+int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
+/** How many pulls a group has at a time, so that all fragments of its peers get their turn within a period. */
+int exchange_pulls_for(const cod_exchange_options *options, int peers);
+
 /* What is saved. */
 
 /** Numbers of a checkpoint in a fixed order, being written or read. */

@@ -34,13 +34,6 @@ static const cod_option_table table = {
     "Servers that do not wait (Dean et al. 2012, Ho et al. 2013, Zhang et al. 2016): strategy async_parameter_server",
     option_list, sizeof option_list / sizeof option_list[0], sizeof(cod_async_options)};
 
-void async_part(size_t trainable, int servers, int index, size_t *first, size_t *count)
-{
-    const size_t n = (size_t)servers, s = (size_t)index;
-    *first = trainable / n * s + trainable % n * s / n;
-    *count = trainable / n * (s + 1) + trainable % n * (s + 1) / n - *first;
-}
-
 static cod_status check_ranks(const async_strategy *a, int size)
 {
     COD_REQUIRE(a->servers < size,

@@ -5,6 +5,13 @@
 #include <math.h>
 #include <string.h>
 
+void async_part(size_t trainable, int servers, int index, size_t *first, size_t *count)
+{
+    const size_t n = (size_t)servers, s = (size_t)index;
+    *first = trainable / n * s + trainable % n * s / n;
+    *count = trainable / n * (s + 1) + trainable % n * (s + 1) / n - *first;
+}
+
 static uint64_t slowest(const async_strategy *a)
 {
     uint64_t least = UINT64_MAX;

@@ -7,6 +7,9 @@
 
 #include "train/config.h"
 
+/** This run's values of a section of any recipe or strategy; NULL = there is none. */
+const cod_config_table *config_find_section(const cod_run_config *run, const cod_option_table *table);
+
 /**
  * Adds the problems of options that concern each other or need more than a table; what is wrong with one option is known
  * already, and it has its default. Sets run->strategy and run->max_time_s.

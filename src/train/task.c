@@ -1,7 +1,6 @@
 #include "infer/evaluate.h"
 #include "train/task_internal.h"
 
-#include <math.h>
 #include <string.h>
 
 const cod_train_task_kind *cod_train_task_find(cod_task task)
@@ -69,22 +68,6 @@ const cod_train_task_kind *cod_train_task_of(cod_run_config *config)
             own->figures[i].label = "pi (niqe alone)";
     }
     return own;
-}
-
-cod_task_quality cod_task_quality_unknown(void)
-{
-    cod_task_quality quality;
-    for (int i = 0; i < COD_TASK_MAX_FIGURES; i++)
-        quality.values[i] = NAN;
-    return quality;
-}
-
-double cod_task_compare(const cod_train_task_kind *kind, const cod_task_quality *a, const cod_task_quality *b)
-{
-    const double sign = kind->figures[0].less_is_better ? -1 : 1;
-    const double first = isnan(a->values[0]) ? -INFINITY : sign * a->values[0];
-    const double second = isnan(b->values[0]) ? -INFINITY : sign * b->values[0];
-    return first == second ? 0 : first - second;
 }
 
 cod_loss_spec cod_train_loss(const cod_run_config *config, cod_task task)

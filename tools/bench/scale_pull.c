@@ -7,7 +7,7 @@
 
 /* As src/distill has them. */
 enum { LOOKS = 4, STUCK_LOOKS = 8 };
-/** Of a get of one rank, asked for ahead: src/comm/window_long.c. */
+/** Of a get of one rank, asked for ahead: src/comm/window_get.c. */
 static const double in_flight_bytes = 16 * 256 * 1024;
 
 static size_t flow_of(const model *m, const group *g, const pull *p)

@@ -1,4 +1,4 @@
-/* Gets of more than one piece: several pieces are in flight, and the progress thread asks for the next ones. */
+/* Gets. A short one is one of MPI's. A long one has several pieces in flight; the progress thread asks for the next. */
 #include "comm/window_internal.h"
 
 #include "core/trace.h"
@@ -19,7 +19,25 @@ struct window_long {
     struct cod_request *next; /**< in the job's list */
 };
 
-/** Takes it out of what the progress thread moves. Under the lock. */
+/** MPI's own get, under the lock. */
+static cod_status rget(cod_window *window, int world_rank, size_t offset, void *target, int bytes, MPI_Request *out)
+{
+    return COD_MPI(MPI_Rget(target, bytes, MPI_BYTE, world_rank, (MPI_Aint)(window->shift[world_rank] + offset), bytes,
+                            MPI_BYTE, window->mpi, out));
+}
+
+static cod_status short_get_start(cod_window *window, int world_rank, size_t offset, void *target, int bytes,
+                                  cod_request **request)
+{
+    cod_comm *comm = window->comm;
+    COD_TRY(comm_request_create(comm, 1, request));
+    comm_lock(comm);
+    const cod_status status = rget(window, world_rank, offset, target, bytes, (*request)->parts);
+    comm_unlock(comm);
+    return comm_request_started(request, status);
+}
+
+/** Takes a long get out of what the progress thread moves. Under the lock. */
 static void leave_list(cod_request *request)
 {
     cod_request **at = &request->comm->long_gets;
@@ -60,8 +78,8 @@ static cod_status ask(cod_request *request, int place, size_t bytes, bool *copie
 {
     window_long *get = request->long_get;
     int done = 0;
-    COD_TRY(window_rget(get->window, get->world_rank, get->offset + get->asked, get->target + get->asked, (int)bytes,
-                        &request->parts[place]));
+    COD_TRY(rget(get->window, get->world_rank, get->offset + get->asked, get->target + get->asked, (int)bytes,
+                 &request->parts[place]));
     get->asked += bytes;
     COD_TRY(COD_MPI(MPI_Testall(1, &request->parts[place], &done, MPI_STATUSES_IGNORE)));
     *copied = done != 0;
@@ -121,8 +139,8 @@ void long_gets_progress(cod_comm *comm)
             (void)move(request); /* who waits for it is told */
 }
 
-cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
-                          cod_request **out)
+static cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
+                                 cod_request **out)
 {
     cod_comm *comm = window->comm;
     COD_TRY(comm_request_create(comm, WINDOW_FLOW_PIECES, out));
@@ -144,16 +162,18 @@ cod_status long_get_start(cod_window *window, int world_rank, size_t offset, voi
     return comm_request_started(out, status);
 }
 
+cod_status window_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
+                            cod_request **request)
+{
+    return bytes > SHORT_BYTES ? long_get_start(window, world_rank, offset, target, bytes, request)
+                               : short_get_start(window, world_rank, offset, target, (int)bytes, request);
+}
+
 void long_gets_forget(const cod_window *window)
 {
     for (cod_request *request = window->comm->abandoned; request != NULL; request = request->next)
         if (request->long_get != NULL && request->long_get->window == window)
             request->long_get->window = NULL;
-}
-
-bool long_get_is(size_t bytes)
-{
-    return bytes > SHORT_BYTES;
 }
 
 size_t cod_window_get_arrived(const cod_request *request)

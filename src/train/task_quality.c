@@ -1,0 +1,19 @@
+#include "train/task.h"
+
+#include <math.h>
+
+cod_task_quality cod_task_quality_unknown(void)
+{
+    cod_task_quality quality;
+    for (int i = 0; i < COD_TASK_MAX_FIGURES; i++)
+        quality.values[i] = NAN;
+    return quality;
+}
+
+double cod_task_compare(const cod_train_task_kind *kind, const cod_task_quality *a, const cod_task_quality *b)
+{
+    const double sign = kind->figures[0].less_is_better ? -1 : 1;
+    const double first = isnan(a->values[0]) ? -INFINITY : sign * a->values[0];
+    const double second = isnan(b->values[0]) ? -INFINITY : sign * b->values[0];
+    return first == second ? 0 : first - second;
+}
