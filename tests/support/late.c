@@ -236,29 +236,23 @@ static cod_status upload_locked(cod_queue *queue, cod_buffer *target, size_t off
                                 bool meets)
 {
     const char *name = meets ? "upload()" : "put()";
-    late_work *work = late_new(sizeof *work);
-    late_range *range = &work->range;
-    cod_status status;
-    COD_TRY_GOTO(status, unused, no_capture(queue, name));
-    COD_TRY_GOTO(status, unused, device_range(queue->device, target, offset, bytes, &range->target));
-    COD_TRY_GOTO(status, unused, late_failure(queue->device));
+    late_buffer *buffer;
+    COD_TRY(no_capture(queue, name));
+    COD_TRY(device_range(queue->device, target, offset, bytes, &buffer));
+    COD_TRY(late_failure(queue->device));
     if (meets)
         late_crossing();
     if (bytes == 0) /* nothing is used that a destroyer would wait for */
-        goto unused;
+        return COD_OK;
+    late_work *work = late_new(sizeof *work);
     work->kind = LATE_UPLOAD;
+    work->range = (late_range){.target = buffer, .target_offset = offset, .bytes = bytes};
     work->staged = late_new(bytes);
-    if (bytes > 0)
-        memcpy(work->staged, source, bytes);
-    range->target_offset = offset;
-    range->bytes = bytes;
+    memcpy(work->staged, source, bytes);
     late_queue_tick(queue);
-    late_copy_use(queue, range, name);
+    late_copy_use(queue, &work->range, name);
     late_queue_add(queue, work);
     return COD_OK;
-unused:
-    free(work);
-    return status;
 }
 
 /** Returns before the target is written: the contract promises no more than that `source` may be reused. */

@@ -102,20 +102,20 @@ static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **o
     COD_REQUIRE_MEMORY(buffer);
     unsigned char guard[GUARD_BYTES];
     memset(guard, GUARD_FILL, sizeof guard);
-    cod_status status;
-    COD_TRY_GOTO(status, failed, inner_backend->buffer_create(device->inner, bytes + 2 * GUARD_BYTES, &buffer->inner));
-    COD_TRY_GOTO(status, failed, inner_backend->upload(device->inner, NULL, buffer->inner, 0, guard, GUARD_BYTES));
-    COD_TRY_GOTO(status, failed,
-                 inner_backend->upload(device->inner, NULL, buffer->inner, GUARD_BYTES + bytes, guard, GUARD_BYTES));
+    cod_status status = inner_backend->buffer_create(device->inner, bytes + 2 * GUARD_BYTES, &buffer->inner);
+    COD_THEN(status, inner_backend->upload(device->inner, NULL, buffer->inner, 0, guard, GUARD_BYTES));
+    COD_THEN(status,
+             inner_backend->upload(device->inner, NULL, buffer->inner, GUARD_BYTES + bytes, guard, GUARD_BYTES));
+    if (status != COD_OK) {
+        if (buffer->inner != NULL)
+            inner_backend->buffer_destroy(device->inner, buffer->inner);
+        free(buffer);
+        return status;
+    }
     buffer->base.host = buffer->inner->host ? (char *)buffer->inner->host + GUARD_BYTES : NULL;
     buffer->base.bytes = bytes;
     *out = &buffer->base;
     return COD_OK;
-failed:
-    if (buffer->inner != NULL)
-        inner_backend->buffer_destroy(device->inner, buffer->inner);
-    free(buffer);
-    return status;
 }
 
 /** The host's bytes of [guard, contents, guard] are written directly. */
@@ -502,13 +502,11 @@ static cod_status watch_end(cod_plan *plan, cod_queue *queue, watched *watch)
     return COD_OK;
 }
 
-static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+/** @param watches  [plan->count * VIEWS] of zeros; filled for the buffers of the plan, each once */
+static cod_status run_watched(cod_plan *plan, cod_queue *queue, watched *watches)
 {
-    watched *watches = calloc(plan->count * VIEWS, sizeof *watches);
     size_t count = 0;
-    cod_status status = COD_OK;
-    COD_REQUIRE_MEMORY(watches);
-    COD_TRY_GOTO(status, cleanup, check_prepared(plan, queue));
+    COD_TRY(check_prepared(plan, queue));
     for (size_t i = 0; i < plan->count * VIEWS; i++) {
         const cod_buffer *buffer = view_at(&plan->ops[i / VIEWS], i % VIEWS)->buffer;
         size_t known = 0;
@@ -516,14 +514,21 @@ static cod_status plan_run(cod_plan *plan, cod_queue *queue)
             known++;
         if (buffer != NULL && known == count) {
             watches[count].buffer = (const paranoid_buffer *)buffer;
-            COD_TRY_GOTO(status, cleanup, watch_begin(plan, queue, &watches[count++]));
+            COD_TRY(watch_begin(plan, queue, &watches[count++]));
         }
     }
-    COD_TRY_GOTO(status, cleanup, inner_backend->plan_run(plan->inner, queue));
+    COD_TRY(inner_backend->plan_run(plan->inner, queue));
     for (size_t i = 0; i < count; i++)
-        COD_TRY_GOTO(status, cleanup, watch_end(plan, queue, &watches[i]));
-cleanup:
-    for (size_t i = 0; i < count; i++) {
+        COD_TRY(watch_end(plan, queue, &watches[i]));
+    return COD_OK;
+}
+
+static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+{
+    watched *watches = calloc(plan->count * VIEWS, sizeof *watches);
+    COD_REQUIRE_MEMORY(watches);
+    const cod_status status = run_watched(plan, queue, watches);
+    for (size_t i = 0; i < plan->count * VIEWS; i++) {
         free(watches[i].map);
         free(watches[i].before);
     }
