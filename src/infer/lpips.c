@@ -84,8 +84,8 @@ cod_status cod_lpips_create(const char *features, const char *weights, const cod
     cod_status status = load_network(l, features, backend, device);
     if (status != COD_OK)
         status = cod_fail_prefix(status, "the network of LPIPS");
-    if (status == COD_OK && l->weighted)
-        status = read_weights(weights, l->linear);
+    if (l->weighted)
+        COD_THEN(status, read_weights(weights, l->linear));
     if (status != COD_OK) {
         cod_lpips_destroy(l);
         return status;
