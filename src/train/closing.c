@@ -40,8 +40,8 @@ cod_status closing_write(const trainer *t, const closing *c)
         status = cod_checkpoint_add_number(&checkpoint, numbers[i].key, value);
     }
     COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "device", c->device));
-    if (status == COD_OK && c->diverged)
-        status = cod_checkpoint_add_text(&checkpoint, "diverged", "true");
+    if (c->diverged)
+        COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "diverged", "true"));
     COD_THEN(status, trainer_save_totals(&checkpoint, c->totals));
     COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->closing_part));
     cod_checkpoint_clear(&checkpoint);

@@ -269,28 +269,32 @@ static void take_figures(const cod_train_task_kind *kind, cod_evaluated *mean, c
                 out->values[i] = *cod_evaluated_value(f, mean);
 }
 
-/** Means over the first `count` pictures of a split. */
-static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality *mean)
+/** w->items and w->results have room for `count`. */
+static cod_status evaluate_items(eval_work *w, size_t count, cod_task_quality *mean)
 {
     const cod_staged staged = {w, read_picture, upscale_picture, judge_picture, NULL};
     super_resolution *s = w->s;
     cod_evaluated all = cod_evaluated_unknown("mean");
+    for (size_t i = 0; i < count; i++)
+        w->results[i] = cod_evaluated_unknown(NULL);
+    const cod_status status = cod_staged_run(&staged, count, s->threads);
+    for (size_t i = 0; i < count; i++)
+        clear_picture(&w->items[i]);
+    if (s->validator != NULL)
+        cod_degrader_trim(s->validator);
+    COD_TRY(status);
+    cod_evaluated_mean(w->results, count, &all);
+    take_figures(s->base.kind, &all, mean);
+    return COD_OK;
+}
+
+/** Means over the first `count` pictures of a split. */
+static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality *mean)
+{
     w->items = calloc(count, sizeof *w->items);
     w->results = calloc(count, sizeof *w->results);
     cod_status status = w->items != NULL && w->results != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; status == COD_OK && i < count; i++)
-        w->results[i] = cod_evaluated_unknown(NULL);
-    if (status == COD_OK) {
-        status = cod_staged_run(&staged, count, s->threads);
-        for (size_t i = 0; i < count; i++)
-            clear_picture(&w->items[i]);
-        if (s->validator != NULL)
-            cod_degrader_trim(s->validator);
-    }
-    if (status == COD_OK) {
-        cod_evaluated_mean(w->results, count, &all);
-        take_figures(s->base.kind, &all, mean);
-    }
+    COD_THEN(status, evaluate_items(w, count, mean));
     free(w->items);
     free(w->results);
     return status;
