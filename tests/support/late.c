@@ -386,6 +386,15 @@ static cod_status translate_all(cod_device *device, const cod_op *ops, size_t co
     return COD_OK;
 }
 
+static cod_status make_inner_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    pthread_mutex_lock(&device->inner_lock);
+    const cod_status status = count == 1 ? late_inner->plan_create(device->inner, ops, out)
+                                         : late_inner->plan_create_fused(device->inner, ops, count, out);
+    pthread_mutex_unlock(&device->inner_lock);
+    return status;
+}
+
 static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
 {
     cod_op *inner_ops = late_new(count * sizeof *inner_ops);
@@ -395,12 +404,7 @@ static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count,
     memcpy(plan->ops, ops, count * sizeof *ops);
     lock(device);
     cod_status status = unlock(device, translate_all(device, ops, count, inner_ops));
-    if (status == COD_OK) {
-        pthread_mutex_lock(&device->inner_lock);
-        status = count == 1 ? late_inner->plan_create(device->inner, inner_ops, &plan->inner)
-                            : late_inner->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
-        pthread_mutex_unlock(&device->inner_lock);
-    }
+    COD_THEN(status, make_inner_plan(device, inner_ops, count, &plan->inner));
     free(inner_ops);
     if (status != COD_OK) {
         free(plan);

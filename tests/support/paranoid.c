@@ -260,23 +260,26 @@ static cod_op translated(const cod_op *op)
     return inner;
 }
 
+/** @param inner_ops  [count], overwritten */
+static cod_status fill_plan(cod_plan *plan, cod_device *device, const cod_op *ops, size_t count, cod_op *inner_ops)
+{
+    plan->device = device;
+    plan->count = count;
+    for (size_t i = 0; i < count; i++) {
+        COD_TRY(cod_op_check(&ops[i]));
+        plan->ops[i] = ops[i];
+        inner_ops[i] = translated(&ops[i]);
+    }
+    return count == 1 ? inner_backend->plan_create(device->inner, inner_ops, &plan->inner)
+                      : inner_backend->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
+}
+
 static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
 {
     cod_plan *plan = calloc(1, sizeof *plan + count * sizeof *ops);
     cod_op *inner_ops = calloc(count, sizeof *inner_ops);
     cod_status status = plan == NULL || inner_ops == NULL ? cod_fail(COD_ERR_MEMORY, "out of memory") : COD_OK;
-    for (size_t i = 0; i < count && status == COD_OK; i++) {
-        plan->ops[i] = ops[i];
-        status = cod_op_check(&ops[i]);
-        if (status == COD_OK)
-            inner_ops[i] = translated(&ops[i]);
-    }
-    if (status == COD_OK) {
-        plan->device = device;
-        plan->count = count;
-        status = count == 1 ? inner_backend->plan_create(device->inner, inner_ops, &plan->inner)
-                            : inner_backend->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
-    }
+    COD_THEN(status, fill_plan(plan, device, ops, count, inner_ops));
     free(inner_ops);
     if (status != COD_OK) {
         free(plan);
