@@ -335,22 +335,26 @@ cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t 
     return status;
 }
 
+static cod_status clean_step(const char *folder, int64_t step, const char *part)
+{
+    char path[4096];
+    if (part != NULL) {
+        part_path(path, folder, step, part);
+        return cod_file_clean(path);
+    }
+    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    const cod_status status = cod_folder_clean(path);
+    rmdir(path); /* only when nothing is left in it */
+    return status;
+}
+
 cod_status cod_checkpoint_clean(const char *folder, const char *part)
 {
     cod_arena arena = {0};
     cod_int_list all = {0};
     cod_status status = all_steps(folder, &arena, &all);
-    for (size_t i = 0; i < all.count && status == COD_OK; i++) {
-        char path[4096];
-        if (part != NULL) {
-            part_path(path, folder, all.items[i], part);
-            status = cod_file_clean(path);
-            continue;
-        }
-        snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
-        status = cod_folder_clean(path);
-        rmdir(path); /* only when nothing is left in it */
-    }
+    for (size_t i = 0; i < all.count && status == COD_OK; i++)
+        status = clean_step(folder, all.items[i], part);
     cod_arena_clear(&arena);
     return status;
 }
