@@ -76,26 +76,31 @@ static cod_status path_of(const arguments *args, long index, char path[PATH_BYTE
     return COD_OK;
 }
 
+static cod_status show_next(cod_loader *loader, const cod_run_config *config, const arguments *args, long index)
+{
+    cod_batch batch;
+    char path[PATH_BYTES], text[TEXT_BYTES];
+    COD_TRY(cod_loader_next(loader, &batch));
+    COD_TRY(path_of(args, index, path));
+    COD_TRY(write_pair(path, &batch));
+    describe(config, batch.step, text);
+    printf("%s: %s\n", path, text);
+    return COD_OK;
+}
+
 /** A loader of one sample a batch has them at the places where training has them. */
 static cod_status show(const cod_run_config *config, const cod_samples *samples, const arguments *args)
 {
     const cod_loader_options options = {.batch = 1, .seed = (uint64_t)config->root.seed, .ranks = 1, .prefetch = 1};
-    char path[PATH_BYTES], text[TEXT_BYTES];
+    char path[PATH_BYTES];
     cod_loader *loader;
     for (long i = 0; i < args->count; i++)
         COD_TRY(path_of(args, i, path));
     COD_TRY(cod_folder_create(args->folder));
     COD_TRY(cod_loader_create(samples, &options, 0, &loader));
     cod_status status = COD_OK;
-    for (long i = 0; i < args->count && status == COD_OK; i++) {
-        cod_batch batch;
-        COD_TRY_GOTO(status, end, cod_loader_next(loader, &batch));
-        COD_TRY_GOTO(status, end, path_of(args, i, path));
-        COD_TRY_GOTO(status, end, write_pair(path, &batch));
-        describe(config, batch.step, text);
-        printf("%s: %s\n", path, text);
-    }
-end:
+    for (long i = 0; i < args->count && status == COD_OK; i++)
+        status = show_next(loader, config, args, i);
     cod_loader_destroy(loader);
     return status;
 }

@@ -37,18 +37,21 @@ static cod_status check_same_kind(const cod_saved_model *a, const cod_saved_mode
     return COD_OK;
 }
 
+static cod_status write_mix(cod_saved_model *a, const cod_saved_model *b, double alpha, const char *output)
+{
+    const size_t count = a->layout.trainable + a->layout.state;
+    for (size_t i = 0; i < count; i++)
+        a->values[i] = (float)((1 - alpha) * a->values[i] + alpha * b->values[i]);
+    const cod_st_text data = {COD_DATA_METADATA, a->data};
+    return cod_model_save(output, &a->model, a->values, &data, a->data != NULL);
+}
+
 static cod_status mix(cod_saved_model *a, const char *paths[2], double alpha, const char *output)
 {
     cod_saved_model b;
     COD_TRY(cod_model_load(paths[1], &b));
     cod_status status = check_same_kind(a, &b, paths);
-    if (status == COD_OK) {
-        const size_t count = a->layout.trainable + a->layout.state;
-        for (size_t i = 0; i < count; i++)
-            a->values[i] = (float)((1 - alpha) * a->values[i] + alpha * b.values[i]);
-        const cod_st_text data = {COD_DATA_METADATA, a->data};
-        status = cod_model_save(output, &a->model, a->values, &data, a->data != NULL);
-    }
+    COD_THEN(status, write_mix(a, &b, alpha, output));
     cod_saved_model_clear(&b);
     return status;
 }

@@ -310,16 +310,22 @@ static int run_video(const arguments *args)
     return code;
 }
 
+static cod_status calibrate(const cod_session *session, const picture_work *work, const arguments *args)
+{
+    if (args->calibrate != NULL)
+        return cod_calibrate_folder(session->upscaler, args->calibrate, false);
+    return cod_upscaler_needs_calibration(session->upscaler)
+               ? cod_calibrate_files(session->upscaler, &work->files, false)
+               : COD_OK;
+}
+
 static int run(const arguments *args)
 {
     picture_work work = {0};
     cod_session session = {0};
     cod_status status = work_find(args, &work);
     COD_THEN(status, open_model(args, &work.arena, &session));
-    if (status == COD_OK && args->calibrate != NULL)
-        status = cod_calibrate_folder(session.upscaler, args->calibrate, false);
-    else if (status == COD_OK && cod_upscaler_needs_calibration(session.upscaler))
-        status = cod_calibrate_files(session.upscaler, &work.files, false);
+    COD_THEN(status, calibrate(&session, &work, args));
     const int code = status == COD_OK ? upscale_all(&session, &work, args) : cod_cmd_failed(status);
     cod_session_close(&session);
     cod_files_clear(&work.files);

@@ -184,8 +184,8 @@ static cod_status run_frames(pipeline *p)
         if (!got || asked)
             return COD_OK;
         cod_status status = p->job->map(p->job->context, &p->frame, &large);
-        if (status == COD_OK && p->encoder.pid == 0)
-            status = start_encoder(p, &large);
+        if (p->encoder.pid == 0)
+            COD_THEN(status, start_encoder(p, &large));
         COD_THEN(status, write_frame(p, &large));
         cod_image_clear(&large);
         COD_TRY(status);
@@ -223,8 +223,8 @@ static cod_status end_processes(pipeline *p, cod_status status)
         status = cod_fail(COD_ERR_FORMAT, "no frame can be decoded%s%s", words[0] != '\0' ? ": " : "", words);
     if (status == COD_OK && words[0] != '\0')
         cod_log_warn("%s: a part of it cannot be decoded: %s", p->job->input, words);
-    if (status == COD_OK && !asked)
-        status = end_encoder(p);
+    if (!asked)
+        COD_THEN(status, end_encoder(p));
     cod_child_kill(&p->decoder);
     cod_child_kill(&p->encoder);
     if (asked)

@@ -147,27 +147,32 @@ static void tell(const cod_comm *comm, const cod_seat *seats, int rank, const co
     }
 }
 
+/** @param seats  [size], overwritten */
+static cod_status decide(cod_comm *comm, cod_bind_mode mode, const cod_seat *mine, cod_seat *seats, cod_binding *out)
+{
+    const int rank = cod_comm_rank(comm);
+    COD_TRY(cod_group_gather(cod_comm_world(comm), mine, sizeof *mine, seats));
+    *out = cod_binding_decide(seats, cod_comm_size(comm), rank, cod_processors_quota(), COD_TOPOLOGY_FOLDER);
+    int first = 0;
+    while (seats[first].machine != mine->machine)
+        first++;
+    if (first == rank)
+        tell(comm, seats, rank, out, mode);
+    return COD_OK;
+}
+
 cod_status cod_comm_bind(cod_comm *comm, cod_bind_mode mode, cod_binding *out)
 {
-    const int size = cod_comm_size(comm), rank = cod_comm_rank(comm);
+    const int size = cod_comm_size(comm);
     const cod_seat mine = {
         .machine = this_machine(), .given = cod_processors_allowed(), .wider = launcher_processors()};
     cod_seat *seats = calloc((size_t)size, sizeof *seats);
     COD_TRY(cod_group_agree(cod_comm_world(comm),
                             seats != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for %d ranks", size),
                             NULL));
-    cod_status status = cod_group_gather(cod_comm_world(comm), &mine, sizeof mine, seats);
-    if (status == COD_OK) {
-        *out = cod_binding_decide(seats, size, rank, cod_processors_quota(), COD_TOPOLOGY_FOLDER);
-        int first = 0;
-        while (seats[first].machine != mine.machine)
-            first++;
-        if (first == rank)
-            tell(comm, seats, rank, out, mode);
-    }
+    const cod_status status = decide(comm, mode, &mine, seats, out);
     free(seats);
-    if (status != COD_OK)
-        return status;
+    COD_TRY(status);
     if (mode == COD_BIND_NONE)
         out->set = mine.given;
     else if (!cod_processors_equal(&out->set, &mine.given) && cod_processors_bind(&out->set) != COD_OK)

@@ -79,6 +79,8 @@ COD_MUST_CHECK cod_status comm_check(int code, const char *call);
 /** A request with room for `parts` MPI requests, all MPI_REQUEST_NULL. */
 COD_MUST_CHECK cod_status comm_request_create(cod_comm *comm, int parts, cod_request **out);
 void comm_request_free(cod_request *request);
+/** Starts a barrier of `ranks`, which can be given up. Takes the lock. */
+COD_MUST_CHECK cod_status comm_barrier_start(cod_comm *comm, MPI_Comm ranks, cod_request **out);
 /** Ends a function that starts something: when it failed, frees the request and sets *request to NULL. */
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
 /** Whether it is done, and then finished; does not free it. Takes the lock. */

@@ -254,8 +254,8 @@ static cod_status make_levels(group_direct *g, const int *node_of, int nodes)
     const bool flat = nodes == 1 || nodes == cod_group_size(g->group);
     comm_lock(g->group->comm);
     cod_status status = split_level(g, flat ? 0 : here.first, rank);
-    if (status == COD_OK && !flat)
-        status = split_level(g, here.within, here.first);
+    if (!flat)
+        COD_THEN(status, split_level(g, here.within, here.first));
     comm_unlock(g->group->comm);
     return status;
 }

@@ -123,8 +123,7 @@ cod_status cod_group_memory_create(cod_group *group, size_t bytes, cod_group_mem
     if (status == COD_OK && rank != first && all[first].pid != 0)
         memory = follow(&all[first], bytes);
     double without = memory == NULL;
-    if (status == COD_OK)
-        status = cod_group_reduce(group, &without, 1, COD_REDUCE_SUM); /* by then all have opened it */
+    COD_THEN(status, cod_group_reduce(group, &without, 1, COD_REDUCE_SUM)); /* by then all have opened it */
     free(all);
     if (mine.pid != 0)
         close(mine.file);

@@ -35,25 +35,27 @@ static cod_status find_parts(cod_node_memory *memory)
     return COD_OK;
 }
 
+/** Under the lock. */
 static cod_status allocate(cod_node_memory *memory, size_t bytes)
 {
     const size_t padded = cod_align_up(bytes) + 2 * COD_ALIGNMENT;
-    cod_comm *comm = memory->comm;
+    const cod_comm *comm = memory->comm;
     void *base = NULL;
-    comm_lock(comm);
-    cod_status status = COD_MPI(MPI_Comm_split(MPI_COMM_WORLD, comm->node_of[comm->rank], comm->rank, &memory->ranks));
-    if (status == COD_OK) {
-        MPI_Comm_set_errhandler(memory->ranks, MPI_ERRORS_RETURN);
-        status =
-            COD_MPI(MPI_Win_allocate_shared((MPI_Aint)padded, 1, MPI_INFO_NULL, memory->ranks, &base, &memory->window));
-    }
-    if (status == COD_OK) {
-        memset(base, 0, padded);
-        MPI_Win_set_errhandler(memory->window, MPI_ERRORS_RETURN);
-        status = COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, memory->window));
-    }
-    COD_THEN(status, find_parts(memory));
-    comm_unlock(comm);
+    COD_TRY(COD_MPI(MPI_Comm_split(MPI_COMM_WORLD, comm->node_of[comm->rank], comm->rank, &memory->ranks)));
+    MPI_Comm_set_errhandler(memory->ranks, MPI_ERRORS_RETURN);
+    COD_TRY(
+        COD_MPI(MPI_Win_allocate_shared((MPI_Aint)padded, 1, MPI_INFO_NULL, memory->ranks, &base, &memory->window)));
+    memset(base, 0, padded);
+    MPI_Win_set_errhandler(memory->window, MPI_ERRORS_RETURN);
+    COD_TRY(COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, memory->window)));
+    return find_parts(memory);
+}
+
+static cod_status allocate_locked(cod_node_memory *memory, size_t bytes)
+{
+    comm_lock(memory->comm);
+    const cod_status status = allocate(memory, bytes);
+    comm_unlock(memory->comm);
     return status;
 }
 
@@ -64,7 +66,8 @@ cod_status cod_node_memory_create(cod_comm *comm, size_t bytes, cod_node_memory 
     memory->comm = comm;
     memory->size = comm->node_size;
     memory->parts = calloc((size_t)memory->size, sizeof *memory->parts);
-    cod_status status = memory->parts != NULL ? allocate(memory, bytes) : cod_fail(COD_ERR_MEMORY, "out of memory");
+    cod_status status = memory->parts != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    COD_THEN(status, allocate_locked(memory, bytes));
     if (status != COD_OK) {
         /* MPI's part stays: freeing it is collective, and the others may not be here. */
         free(memory->parts);
@@ -83,12 +86,7 @@ void cod_node_memory_destroy(cod_node_memory *memory)
         return;
     cod_comm *comm = memory->comm;
     cod_request *meeting = NULL;
-    cod_status status = comm_request_create(comm, 1, &meeting);
-    if (status == COD_OK) {
-        comm_lock(comm);
-        status = COD_MPI(MPI_Ibarrier(memory->ranks, meeting->parts));
-        comm_unlock(comm);
-    }
+    cod_status status = comm_barrier_start(comm, memory->ranks, &meeting);
     COD_THEN(status, cod_request_wait(&meeting, comm->teardown_timeout_s));
     if (status == COD_OK) {
         comm_lock(comm);

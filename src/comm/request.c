@@ -79,6 +79,15 @@ cod_status comm_request_started(cod_request **request, cod_status status)
     return status;
 }
 
+cod_status comm_barrier_start(cod_comm *comm, MPI_Comm ranks, cod_request **out)
+{
+    COD_TRY(comm_request_create(comm, 1, out));
+    comm_lock(comm);
+    const cod_status status = COD_MPI(MPI_Ibarrier(ranks, (*out)->parts));
+    comm_unlock(comm);
+    return comm_request_started(out, status);
+}
+
 /** Under the lock. */
 static cod_status test_parts(cod_request *request, bool *done)
 {

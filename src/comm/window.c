@@ -67,6 +67,17 @@ static bool sync_waits(const cod_window *window)
     return strncmp(window->comm->library, "Open MPI v5", 11) == 0 && model_of(window) == MPI_WIN_UNIFIED;
 }
 
+/** Makes MPI's window and opens it for gets. Under the lock. */
+static cod_status open_window(cod_window *window, size_t bytes, void **base)
+{
+    COD_TRY(COD_MPI(MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, base, &window->mpi)));
+    MPI_Win_set_errhandler(window->mpi, MPI_ERRORS_RETURN);
+    memset(*base, 0, bytes);
+    window->sync_waits = sync_waits(window);
+    COD_TRY(check_model(window)); /* alike on all ranks */
+    return COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi));
+}
+
 static cod_status allocate(cod_window *window, size_t bytes)
 {
     cod_comm *comm = window->comm;
@@ -74,15 +85,7 @@ static cod_status allocate(cod_window *window, size_t bytes)
     void *base = NULL;
     COD_TRY(cod_group_gather(comm->world, &bytes, sizeof bytes, window->bytes));
     comm_lock(comm);
-    cod_status status =
-        COD_MPI(MPI_Win_allocate((MPI_Aint)padded, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window->mpi));
-    if (status == COD_OK) {
-        MPI_Win_set_errhandler(window->mpi, MPI_ERRORS_RETURN);
-        memset(base, 0, padded);
-        window->sync_waits = sync_waits(window);
-        status = check_model(window); /* alike on all ranks */
-    }
-    COD_THEN(status, COD_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window->mpi)));
+    const cod_status status = open_window(window, padded, &base);
     comm_unlock(comm);
     COD_TRY(status);
     const size_t shift = cod_align_up((uintptr_t)base) - (uintptr_t)base;
@@ -122,12 +125,8 @@ cod_status cod_window_destroy(cod_window *window)
         return COD_OK;
     cod_comm *comm = window->comm;
     cod_request *barrier = NULL;
-    COD_TRY(comm_request_create(comm, 1, &barrier));
-    comm_lock(comm);
-    cod_status status = COD_MPI(MPI_Ibarrier(MPI_COMM_WORLD, barrier->parts));
-    comm_unlock(comm);
-    COD_TRY(status);
-    status = cod_request_wait(&barrier, comm->teardown_timeout_s);
+    COD_TRY(comm_barrier_start(comm, MPI_COMM_WORLD, &barrier));
+    cod_status status = cod_request_wait(&barrier, comm->teardown_timeout_s);
     if (status != COD_OK)
         return cod_fail(status, "other ranks did not finish within %.0f s (cluster.teardown_timeout_s)",
                         comm->teardown_timeout_s);

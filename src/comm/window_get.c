@@ -112,10 +112,8 @@ static cod_status ask_more(cod_request *request)
 static cod_status move(cod_request *request)
 {
     window_long *get = request->long_get;
-    if (get->failed == COD_OK)
-        get->failed = note_arrivals(request);
-    if (get->failed == COD_OK)
-        get->failed = ask_more(request);
+    COD_THEN(get->failed, note_arrivals(request));
+    COD_THEN(get->failed, ask_more(request));
     return get->failed;
 }
 

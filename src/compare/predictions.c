@@ -44,10 +44,10 @@ static cod_status read_last(const cod_comparison *c, const cod_compare_run *run,
     for (int i = 0; i < 2 && out->count == 0 && groups > 0; i++) {
         const cod_split split = i == 0 ? COD_SPLIT_TEST : COD_SPLIT_VAL;
         cod_arena arena = {0};
-        cod_int_list steps;
+        cod_int_list steps = {0};
         cod_status status = cod_predictions_steps(folder, split, groups, &arena, &steps);
-        if (status == COD_OK && steps.count > 0)
-            status = read_all(folder, split, groups, steps.items[steps.count - 1], out);
+        if (steps.count > 0)
+            COD_THEN(status, read_all(folder, split, groups, steps.items[steps.count - 1], out));
         cod_arena_clear(&arena);
         COD_TRY(status);
     }

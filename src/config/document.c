@@ -56,22 +56,19 @@ static const char *describe_values(const cod_config_schema *schema, const char *
     return cod_option_expectation(&choice, arena);
 }
 
-static cod_status document_options(cod_text *text, const cod_config_schema *schema, const char *section,
-                                   const cod_option_table *table, cod_config_style style)
+/** @param values  the defaults */
+static cod_status add_options(cod_text *text, const cod_config_schema *schema, const char *section,
+                              const cod_option_table *table, cod_config_style style, const void *values,
+                              cod_arena *arena)
 {
-    cod_arena arena = {0};
-    void *values = NULL;
-    cod_status status = cod_aligned_alloc(&values, table->struct_bytes);
-    COD_TRY_GOTO(status, cleanup, status);
-    COD_TRY_GOTO(status, cleanup, cod_options_set_defaults(table, values, &arena));
     if (style == COD_CONFIG_MARKDOWN && table->count > 0)
         cod_text_add(text, "| key | default | takes | meaning |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < table->count; i++) {
         const cod_option *option = &table->options[i];
-        const char *value = cod_option_format(option, values, &arena);
-        const char *takes = describe_values(schema, section, option, &arena);
+        const char *value = cod_option_format(option, values, arena);
+        const char *takes = describe_values(schema, section, option, arena);
         if (value == NULL || takes == NULL)
-            COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
+            return COD_ERR_MEMORY;
         if (style == COD_CONFIG_MARKDOWN) {
             cod_text_add(text, "| `%s` | `", option->key);
             add_cell(text, value);
@@ -86,7 +83,17 @@ static cod_status document_options(cod_text *text, const cod_config_schema *sche
         }
     }
     cod_text_add(text, "\n");
-cleanup:
+    return COD_OK;
+}
+
+static cod_status document_options(cod_text *text, const cod_config_schema *schema, const char *section,
+                                   const cod_option_table *table, cod_config_style style)
+{
+    cod_arena arena = {0};
+    void *values = NULL;
+    cod_status status = cod_aligned_alloc(&values, table->struct_bytes);
+    COD_THEN(status, cod_options_set_defaults(table, values, &arena));
+    COD_THEN(status, add_options(text, schema, section, table, style, values, &arena));
     cod_aligned_free(values);
     cod_arena_clear(&arena);
     return status;

@@ -3,7 +3,8 @@
  * Error handling: one status type, a per-thread message, and macros that keep call sites short.
  *
  * A function that can fail returns cod_status. The one that notices the failure calls cod_fail() with the reason;
- * the callers above it pass the status on with COD_TRY. Only `tools` prints the message, and only `tools` exits.
+ * the callers above it pass the status on with COD_TRY or COD_THEN. Only `tools` prints the message, and only `tools`
+ * exits.
  */
 #ifndef COD_CORE_STATUS_H
 #define COD_CORE_STATUS_H
@@ -53,7 +54,7 @@ const char *cod_error_message(void);
 /** Where this thread's last failure was noticed: "file:line function"; never NULL. */
 const char *cod_error_place(void);
 
-/** Returns from the calling function when `call` fails. */
+/** Returns from the calling function when `call` fails. For functions that have nothing to give back. */
 #define COD_TRY(call)                                                                                                  \
     do {                                                                                                               \
         const cod_status cod_try_status_ = (call);                                                                     \
@@ -64,19 +65,12 @@ const char *cod_error_place(void);
 /**
  * Makes `call` and stores its status in `status`, unless `status` is a failure already. For functions that give something back at
  * their end: their steps follow one another like this, the first failure skips the rest, and what comes behind them always runs.
+ * Where there are loops or several statements between the steps, the work is an inner function that uses COD_TRY.
  */
 #define COD_THEN(status, call)                                                                                         \
     do {                                                                                                               \
         if ((status) == COD_OK)                                                                                        \
             (status) = (call);                                                                                         \
-    } while (0)
-
-/** Stores the status of `call` in `status` and jumps to `label` when it fails. */
-#define COD_TRY_GOTO(status, label, call)                                                                              \
-    do {                                                                                                               \
-        (status) = (call);                                                                                             \
-        if ((status) != COD_OK)                                                                                        \
-            goto label;                                                                                                \
     } while (0)
 
 /** Fails with COD_ERR_ARGUMENT and the formatted reason unless `cond` holds. */

@@ -49,15 +49,14 @@ static cod_status cpu_open(const cod_device_options *options, cod_device **out)
     COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_device)));
     cod_device *device = memory;
     device->threads = cpu_grant_threads(threads > 0 ? threads : 1);
-    cod_status status;
     device->no_autotune = options != NULL && options->no_autotune;
-    COD_TRY_GOTO(status, fail, choose_isa(device));
-    COD_TRY_GOTO(status, fail, cpu_convolution_force(device));
-    COD_TRY_GOTO(status, fail, cpu_onednn_create(&device->onednn));
-    *out = device;
-    return COD_OK;
-fail:
-    cpu_close(device);
+    cod_status status = choose_isa(device);
+    COD_THEN(status, cpu_convolution_force(device));
+    COD_THEN(status, cpu_onednn_create(&device->onednn));
+    if (status == COD_OK)
+        *out = device;
+    else
+        cpu_close(device);
     return status;
 }
 

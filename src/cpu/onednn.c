@@ -83,14 +83,12 @@ cod_status cpu_onednn_create(cpu_onednn **out)
     void *memory;
     COD_TRY(cod_aligned_alloc(&memory, sizeof(cpu_onednn)));
     cpu_onednn *onednn = memory;
-    cod_status status;
-    COD_TRY_GOTO(status, fail, COD_DNNL(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0)));
-    COD_TRY_GOTO(status, fail,
-                 COD_DNNL(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags)));
-    *out = onednn;
-    return COD_OK;
-fail:
-    cpu_onednn_destroy(onednn);
+    cod_status status = COD_DNNL(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0));
+    COD_THEN(status, COD_DNNL(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags)));
+    if (status == COD_OK)
+        *out = onednn;
+    else
+        cpu_onednn_destroy(onednn);
     return status;
 }
 
@@ -159,22 +157,30 @@ static cod_status append_post_ops(const cpu_conv_problem *p, dnnl_post_ops_t ops
     return COD_OK;
 }
 
-static cod_status attr_create(const cpu_conv_problem *p, dnnl_primitive_attr_t *out)
+static cod_status attr_set_post_ops(const cpu_conv_problem *p, dnnl_primitive_attr_t attr)
 {
-    cod_status status;
-    dnnl_post_ops_t ops = NULL;
-    COD_TRY(COD_DNNL(dnnl_primitive_attr_create(out)));
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user)));
+    dnnl_post_ops_t ops;
+    COD_TRY(COD_DNNL(dnnl_post_ops_create(&ops)));
+    cod_status status = append_post_ops(p, ops);
+    COD_THEN(status, COD_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops)));
+    dnnl_post_ops_destroy(ops);
+    return status;
+}
+
+static cod_status attr_set(const cpu_conv_problem *p, dnnl_primitive_attr_t attr)
+{
+    COD_TRY(COD_DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user)));
     if (p->direction != CPU_CONV_FORWARD)
         return COD_OK;
     if (p->factors != NULL) /* 2: one for each output channel */
-        COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_output_scales(*out, p->y.shape.c, 2, p->factors)));
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_create(&ops)));
-    COD_TRY_GOTO(status, done, append_post_ops(p, ops));
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_post_ops(*out, ops)));
-done:
-    if (ops)
-        dnnl_post_ops_destroy(ops);
+        COD_TRY(COD_DNNL(dnnl_primitive_attr_set_output_scales(attr, p->y.shape.c, 2, p->factors)));
+    return attr_set_post_ops(p, attr);
+}
+
+static cod_status attr_create(const cpu_conv_problem *p, dnnl_primitive_attr_t *out)
+{
+    COD_TRY(COD_DNNL(dnnl_primitive_attr_create(out)));
+    const cod_status status = attr_set(p, *out);
     if (status != COD_OK)
         dnnl_primitive_attr_destroy(*out);
     return status;
@@ -281,20 +287,17 @@ static cod_status desc_create(cpu_conv *conv, const cpu_conv_problem *p)
                                            &hint_x, &hint_w, p->bias ? &b : NULL, &hint_y, strides, pads, pads)));
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t hint = NULL;
-    cod_status status;
+    cod_status status = COD_OK;
     COD_TRY(attr_create(p, &attr));
-    if (!training) {
-        status = desc_choose(p, &forward, attr, conv->onednn->engine, NULL, &conv->desc);
-        goto done;
-    }
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_desc_create(&hint, &forward, NULL, conv->onednn->engine, NULL)));
+    if (training)
+        status = COD_DNNL(dnnl_primitive_desc_create(&hint, &forward, NULL, conv->onednn->engine, NULL));
     if (p->direction == CPU_CONV_BACKWARD_DATA)
-        status = COD_DNNL(dnnl_convolution_backward_data_desc_init(&backward, direct, &x, &w, &y, strides, pads, pads));
-    else
-        status = COD_DNNL(dnnl_convolution_backward_weights_desc_init(&backward, direct, &x, &w, p->bias ? &b : NULL,
-                                                                      &y, strides, pads, pads));
-    COD_THEN(status, desc_choose(p, &backward, attr, conv->onednn->engine, hint, &conv->desc));
-done:
+        COD_THEN(status, COD_DNNL(dnnl_convolution_backward_data_desc_init(&backward, direct, &x, &w, &y, strides, pads,
+                                                                           pads)));
+    if (p->direction == CPU_CONV_BACKWARD_WEIGHTS)
+        COD_THEN(status, COD_DNNL(dnnl_convolution_backward_weights_desc_init(
+                             &backward, direct, &x, &w, p->bias ? &b : NULL, &y, strides, pads, pads)));
+    COD_THEN(status, desc_choose(p, training ? &backward : &forward, attr, conv->onednn->engine, hint, &conv->desc));
     if (hint)
         dnnl_primitive_desc_destroy(hint);
     dnnl_primitive_attr_destroy(attr);
@@ -307,17 +310,14 @@ static cod_status reorder_create(cpu_conv *conv, const dnnl_memory_desc_t *from,
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    cod_status status;
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_create(&attr)));
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_create(&ops)));
+    cod_status status = COD_DNNL(dnnl_primitive_attr_create(&attr));
+    COD_THEN(status, COD_DNNL(dnnl_post_ops_create(&ops)));
     if (sum)
-        COD_TRY_GOTO(status, done, COD_DNNL(dnnl_post_ops_append_sum(ops, 1.0f)));
-    COD_TRY_GOTO(status, done, COD_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops)));
-    COD_TRY_GOTO(status, done,
-                 COD_DNNL(dnnl_reorder_primitive_desc_create(&desc, from, conv->onednn->engine, to,
-                                                             conv->onednn->engine, attr)));
-    status = COD_DNNL(dnnl_primitive_create(out, desc));
-done:
+        COD_THEN(status, COD_DNNL(dnnl_post_ops_append_sum(ops, 1.0f)));
+    COD_THEN(status, COD_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops)));
+    COD_THEN(status, COD_DNNL(dnnl_reorder_primitive_desc_create(&desc, from, conv->onednn->engine, to,
+                                                                 conv->onednn->engine, attr)));
+    COD_THEN(status, COD_DNNL(dnnl_primitive_create(out, desc)));
     if (desc)
         dnnl_primitive_desc_destroy(desc);
     if (ops)
@@ -382,15 +382,14 @@ cod_status cpu_conv_create(cpu_onednn *onednn, const cpu_conv_problem *problem, 
     cpu_conv *conv = memory;
     conv->onednn = onednn;
     conv->direction = problem->direction;
-    cod_status status;
-    COD_TRY_GOTO(status, fail, desc_create(conv, problem));
-    COD_TRY_GOTO(status, fail, COD_DNNL(dnnl_primitive_create(&conv->primitive, conv->desc)));
-    COD_TRY_GOTO(status, fail, reorders_create(conv, problem));
-    COD_TRY_GOTO(status, fail, lanes_create(conv, problem));
-    *out = conv;
-    return COD_OK;
-fail:
-    cpu_conv_destroy(conv);
+    cod_status status = desc_create(conv, problem);
+    COD_THEN(status, COD_DNNL(dnnl_primitive_create(&conv->primitive, conv->desc)));
+    COD_THEN(status, reorders_create(conv, problem));
+    COD_THEN(status, lanes_create(conv, problem));
+    if (status == COD_OK)
+        *out = conv;
+    else
+        cpu_conv_destroy(conv);
     return status;
 }
 

@@ -134,9 +134,8 @@ static void add_mode(cudnn_shape *shape, const cudnn_target *target, cudnnBacken
     cudnn_finalize(bag, heuristics, "heuristics");
     for (int i = 0; i < CUDNN_ENGINES_PER_MODE; i++)
         configs[i] = cudnn_create(bag, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (bag->status == COD_OK)
-        bag->status = get(bag, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                          CUDNN_ENGINES_PER_MODE, &count, configs);
+    COD_THEN(bag->status, get(bag, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                              CUDNN_ENGINES_PER_MODE, &count, configs));
     for (int64_t i = 0; bag->status == COD_OK && i < count && i < CUDNN_ENGINES_PER_MODE; i++)
         add_engine(shape, configs[i], dtype, rounded_bias);
     bag->status = COD_OK;
@@ -205,9 +204,8 @@ cod_status cudnn_engine_build(cudnn_shape *shape, const cudnn_target *target, in
     set_target(&bag, plan, target, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
     cudnn_set(&bag, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine->config);
     cudnn_finalize(&bag, plan, "plan");
-    if (bag.status == COD_OK)
-        bag.status = get(&bag, plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                         &engine->workspace_bytes);
+    COD_THEN(bag.status, get(&bag, plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                             &engine->workspace_bytes));
     const cod_status status = bag.status;
     if (status == COD_OK) {
         engine->plan = plan;

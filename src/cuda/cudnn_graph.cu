@@ -29,10 +29,8 @@ static cod_status bag_grow(cudnn_bag *bag)
 cudnnBackendDescriptor_t cudnn_create(cudnn_bag *bag, cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t descriptor = nullptr;
-    if (bag->status == COD_OK)
-        bag->status = bag_grow(bag);
-    if (bag->status == COD_OK)
-        bag->status = COD_CUDNN(bag->calls, cudnnBackendCreateDescriptor(type, &descriptor));
+    COD_THEN(bag->status, bag_grow(bag));
+    COD_THEN(bag->status, COD_CUDNN(bag->calls, cudnnBackendCreateDescriptor(type, &descriptor)));
     if (bag->status != COD_OK)
         return nullptr;
     bag->items[bag->count++] = descriptor;
@@ -42,8 +40,7 @@ cudnnBackendDescriptor_t cudnn_create(cudnn_bag *bag, cudnnBackendDescriptorType
 void cudnn_set(cudnn_bag *bag, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
-    if (bag->status == COD_OK)
-        bag->status = COD_CUDNN(bag->calls, cudnnBackendSetAttribute(descriptor, name, type, count, values));
+    COD_THEN(bag->status, COD_CUDNN(bag->calls, cudnnBackendSetAttribute(descriptor, name, type, count, values)));
     if (bag->status != COD_OK)
         bag->status = cod_fail_prefix(bag->status, "attribute %d", static_cast<int>(name));
 }

@@ -185,8 +185,7 @@ cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out)
     cuda_chain_end(device);
     COD_TRY(memory_allocate(bytes, &memory));
     cod_status status = COD_CUDA(cudaMemsetAsync(memory, 0, bytes, device->stream));
-    if (status == COD_OK) /* other queues may be the first to use it */
-        status = COD_CUDA(cudaStreamSynchronize(device->stream));
+    COD_THEN(status, COD_CUDA(cudaStreamSynchronize(device->stream))); /* other queues may be the first to use it */
     if (status != COD_OK)
         cudaFree(memory);
     else

@@ -58,23 +58,44 @@ static cod_status find_subfolders(const char *root, cod_arena *arena, name_list 
     return status;
 }
 
+static cod_status keep_classes(const char *root, const name_list *names, cod_examples *out)
+{
+    if (names->count < 2)
+        return cod_fail(COD_ERR_ARGUMENT, "data.path: '%s' has %zu subfolder%s; one a class is wanted, and two classes",
+                        root, names->count, names->count == 1 ? "" : "s");
+    out->class_count = names->count;
+    out->class_names = cod_arena_alloc(&out->arena, names->count * sizeof *names->items);
+    if (out->class_names == NULL)
+        return COD_ERR_MEMORY;
+    memcpy(out->class_names, names->items, names->count * sizeof *names->items);
+    return COD_OK;
+}
+
 /** The classes are the subfolders of the first root. */
 static cod_status take_classes(const char *root, cod_examples *out)
 {
     name_list names = {0};
     cod_status status = find_subfolders(root, &out->arena, &names);
-    if (status == COD_OK && names.count < 2)
-        status =
-            cod_fail(COD_ERR_ARGUMENT, "data.path: '%s' has %zu subfolder%s; one a class is wanted, and two classes",
-                     root, names.count, names.count == 1 ? "" : "s");
-    out->class_count = names.count;
-    out->class_names = status == COD_OK ? cod_arena_alloc(&out->arena, names.count * sizeof *names.items) : NULL;
-    if (status == COD_OK && out->class_names == NULL)
-        status = COD_ERR_MEMORY;
-    if (status == COD_OK)
-        memcpy(out->class_names, names.items, names.count * sizeof *names.items);
+    COD_THEN(status, keep_classes(root, &names, out));
     free(names.items);
     return status;
+}
+
+static cod_status compare_classes(const char *key, const char *root, const char *first_root, const name_list *names,
+                                  const cod_examples *first)
+{
+    for (size_t i = 0; i < names->count || i < first->class_count; i++) {
+        const int order = i == names->count         ? 1
+                          : i == first->class_count ? -1
+                                                    : strcmp(names->items[i], first->class_names[i]);
+        if (order > 0)
+            return cod_fail(COD_ERR_ARGUMENT, "data.%s: '%s' lacks the class folder '%s' of '%s'", key, root,
+                            first->class_names[i], first_root);
+        if (order < 0)
+            return cod_fail(COD_ERR_ARGUMENT, "data.%s: '%s/%s' is a class that '%s' has no folder of", key, root,
+                            names->items[i], first_root);
+    }
+    return COD_OK;
 }
 
 /** Every other root must have the same subfolders. */
@@ -82,16 +103,7 @@ static cod_status check_classes(const char *key, const char *root, const char *f
 {
     name_list names = {0};
     cod_status status = find_subfolders(root, &out->arena, &names);
-    for (size_t i = 0, k = 0; status == COD_OK && (i < names.count || k < out->class_count); i++, k++) {
-        const int order = i == names.count        ? 1
-                          : k == out->class_count ? -1
-                                                  : strcmp(names.items[i], out->class_names[k]);
-        if (order != 0)
-            status = order > 0 ? cod_fail(COD_ERR_ARGUMENT, "data.%s: '%s' lacks the class folder '%s' of '%s'", key,
-                                          root, out->class_names[k], first_root)
-                               : cod_fail(COD_ERR_ARGUMENT, "data.%s: '%s/%s' is a class that '%s' has no folder of",
-                                          key, root, names.items[i], first_root);
-    }
+    COD_THEN(status, compare_classes(key, root, first_root, &names, out));
     free(names.items);
     return status;
 }

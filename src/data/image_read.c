@@ -10,6 +10,32 @@
 
 enum { PROBE_BYTES = 256 * 1024, FILE_LIMIT = 0x7FFFFFFF };
 
+/** @param[out] bytes  NULL before; free() it, also after a failure @param[out] count  0 before */
+static cod_status read_open(int file, size_t limit, uint8_t **bytes, size_t *count)
+{
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        return cod_fail(COD_ERR_IO, "cannot read: %s", strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return cod_fail(COD_ERR_IO, "is not a regular file");
+    if (info.st_size > FILE_LIMIT)
+        return cod_fail(COD_ERR_UNSUPPORTED, "the file is larger than 2 GiB");
+    const size_t wanted = (size_t)info.st_size < limit ? (size_t)info.st_size : limit;
+    *bytes = malloc(wanted ? wanted : 1);
+    if (*bytes == NULL)
+        return cod_fail(COD_ERR_MEMORY, "out of memory: %zu bytes wanted", wanted);
+    while (*count < wanted) {
+        const ssize_t got = read(file, *bytes + *count, wanted - *count);
+        if (got > 0)
+            *count += (size_t)got;
+        else if (got == 0)
+            break;
+        else if (errno != EINTR)
+            return cod_fail(COD_ERR_IO, "cannot read: %s", strerror(errno));
+    }
+    return COD_OK;
+}
+
 /** Reads a whole file or its first `limit` bytes; *bytes is freed by the caller with free(). */
 static cod_status read_file(const char *path, size_t limit, uint8_t **bytes, size_t *count)
 {
@@ -18,30 +44,7 @@ static cod_status read_file(const char *path, size_t limit, uint8_t **bytes, siz
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return cod_fail(COD_ERR_IO, "cannot open: %s", strerror(errno));
-    cod_status status = COD_OK;
-    struct stat info;
-    if (fstat(file, &info) != 0)
-        status = cod_fail(COD_ERR_IO, "cannot read: %s", strerror(errno));
-    else if (!S_ISREG(info.st_mode))
-        status = cod_fail(COD_ERR_IO, "is not a regular file");
-    else if (info.st_size > FILE_LIMIT)
-        status = cod_fail(COD_ERR_UNSUPPORTED, "the file is larger than 2 GiB");
-    size_t wanted = 0;
-    if (status == COD_OK) {
-        wanted = (size_t)info.st_size < limit ? (size_t)info.st_size : limit;
-        *bytes = malloc(wanted ? wanted : 1);
-        if (*bytes == NULL)
-            status = cod_fail(COD_ERR_MEMORY, "out of memory: %zu bytes wanted", wanted);
-    }
-    while (status == COD_OK && *count < wanted) {
-        const ssize_t got = read(file, *bytes + *count, wanted - *count);
-        if (got > 0)
-            *count += (size_t)got;
-        else if (got == 0)
-            break;
-        else if (errno != EINTR)
-            status = cod_fail(COD_ERR_IO, "cannot read: %s", strerror(errno));
-    }
+    const cod_status status = read_open(file, limit, bytes, count);
     close(file);
     if (status != COD_OK) {
         free(*bytes);

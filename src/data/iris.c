@@ -17,28 +17,35 @@ typedef struct table {
     const char **fields; /**< [rows, columns], without the header */
 } table;
 
-static cod_status read_text(const char *path, char **text, size_t *length)
+/** @param[out] text  NULL before; free() it, also after a failure */
+static cod_status read_open(FILE *file, const char *path, char **text, size_t *length)
 {
     enum { LONGEST = 1 << 30 };
+    size_t capacity = 1 << 15, got = 0;
+    do {
+        capacity *= 2;
+        if (capacity > LONGEST)
+            return cod_fail(COD_ERR_FORMAT, "%s: is too long for a table", path);
+        char *grown = realloc(*text, capacity);
+        if (grown == NULL)
+            return cod_fail(COD_ERR_MEMORY, "no memory to read '%s'", path);
+        *text = grown;
+        got += fread(*text + got, 1, capacity - 1 - got, file);
+    } while (got == capacity - 1);
+    if (ferror(file))
+        return cod_fail(COD_ERR_IO, "%s: %s", path, strerror(errno));
+    (*text)[got] = '\0';
+    *length = got;
+    return COD_OK;
+}
+
+static cod_status read_text(const char *path, char **text, size_t *length)
+{
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         return cod_fail(COD_ERR_IO, "data.path: '%s': %s", path, strerror(errno));
-    size_t capacity = 1 << 16, got = 0;
-    cod_status status = COD_OK;
-    for (*text = malloc(capacity); status == COD_OK; *text = realloc(*text, capacity)) {
-        if (*text == NULL)
-            status = cod_fail(COD_ERR_MEMORY, "no memory to read '%s'", path);
-        else if ((got += fread(*text + got, 1, capacity - 1 - got, file)) < capacity - 1)
-            break;
-        else if ((capacity *= 2) > LONGEST)
-            status = cod_fail(COD_ERR_FORMAT, "%s: is too long for a table", path);
-    }
-    if (status == COD_OK && ferror(file))
-        status = cod_fail(COD_ERR_IO, "%s: %s", path, strerror(errno));
+    const cod_status status = read_open(file, path, text, length);
     fclose(file);
-    if (status == COD_OK)
-        (*text)[got] = '\0';
-    *length = got;
     return status;
 }
 
@@ -98,6 +105,24 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/** @param names  sorted, each once */
+static cod_status keep_classes(const table *t, const char *const *names, size_t count, cod_examples *out)
+{
+    const cod_status status = cod_examples_reserve(out, t->rows, count);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "%s: the last column", t->path);
+    for (size_t k = 0; k < count; k++) {
+        out->class_names[k] = cod_arena_strdup(&out->arena, names[k]);
+        if (out->class_names[k] == NULL)
+            return COD_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < t->rows; i++) {
+        const char *const *found = bsearch(&t->fields[(i + 1) * t->columns - 1], names, count, sizeof *names, by_text);
+        out->labels[i] = (uint32_t)(found - names);
+    }
+    return COD_OK;
+}
+
 /** The last column's different texts, sorted, and each row's place among them. */
 static cod_status take_classes(const table *t, cod_examples *out)
 {
@@ -110,17 +135,7 @@ static cod_status take_classes(const table *t, cod_examples *out)
     for (size_t i = 0; i < t->rows; i++)
         if (count == 0 || strcmp(names[count - 1], names[i]) != 0)
             names[count++] = names[i];
-    cod_status status = cod_examples_reserve(out, t->rows, count);
-    if (status != COD_OK)
-        status = cod_fail_prefix(status, "%s: the last column", t->path);
-    for (size_t k = 0; status == COD_OK && k < count; k++) {
-        out->class_names[k] = cod_arena_strdup(&out->arena, names[k]);
-        status = out->class_names[k] != NULL ? COD_OK : COD_ERR_MEMORY;
-    }
-    for (size_t i = 0; status == COD_OK && i < t->rows; i++) {
-        const char **found = bsearch(&t->fields[(i + 1) * t->columns - 1], names, count, sizeof *names, by_text);
-        out->labels[i] = (uint32_t)(found - names);
-    }
+    const cod_status status = keep_classes(t, (const char *const *)names, count, out);
     free(names);
     return status;
 }

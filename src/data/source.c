@@ -92,25 +92,28 @@ static cod_status pair_root(cod_source_list *list, const stem *stems, size_t cou
     return COD_OK;
 }
 
+/** With the low files of the root, which `list` has from `first` on. @param stems  room for as many, overwritten */
+static cod_status pair_with(cod_source_list *list, size_t first, stem *stems, size_t root, const char *low_root)
+{
+    const size_t count = list->low.count - first;
+    for (size_t i = 0; i < count; i++) {
+        const cod_file *file = &list->low.items[first + i];
+        stems[i] = (stem){.text = stem_of(&list->low.arena, file->name, ""), .path = file->path};
+        if (stems[i].text == NULL)
+            return COD_ERR_MEMORY;
+    }
+    qsort(stems, count, sizeof *stems, by_stem);
+    return pair_root(list, stems, count, root, low_root);
+}
+
 static cod_status pair_low(cod_source_list *list, const cod_string_list *roots, size_t first_root)
 {
     for (size_t r = 0; r < roots->count; r++) {
         const size_t first = list->low.count;
         COD_TRY(find_root(&list->low, roots->items[r], first_root + r, &list->key));
-        const size_t count = list->low.count - first;
-        stem *stems = malloc((count + 1) * sizeof *stems);
+        stem *stems = malloc((list->low.count - first + 1) * sizeof *stems);
         COD_REQUIRE_MEMORY(stems);
-        cod_status status = COD_OK;
-        for (size_t i = 0; i < count; i++) {
-            const cod_file *file = &list->low.items[first + i];
-            stems[i] = (stem){.text = stem_of(&list->low.arena, file->name, ""), .path = file->path};
-            if (stems[i].text == NULL)
-                status = COD_ERR_MEMORY;
-        }
-        if (status == COD_OK) {
-            qsort(stems, count, sizeof *stems, by_stem);
-            status = pair_root(list, stems, count, first_root + r, roots->items[r]);
-        }
+        const cod_status status = pair_with(list, first, stems, first_root + r, roots->items[r]);
         free(stems);
         COD_TRY(status);
     }
@@ -255,8 +258,8 @@ static cod_status load_file(const char *path, double scale, int64_t width, int64
     cod_image image;
     COD_TRY(cod_image_read(path, &image));
     cod_status status = cod_image_to_rgb8(&image);
-    if (status == COD_OK && scale != 0)
-        status = rescale(&image, scale);
+    if (scale != 0)
+        COD_THEN(status, rescale(&image, scale));
     if (status == COD_OK && (image.width < width || image.height < height))
         status = cod_fail(COD_ERR_FORMAT, "%s: the picture has changed its size since it was found", path);
     if (status == COD_OK)

@@ -91,6 +91,19 @@ static void conclude(builder *b)
     memcpy(b->base + sizeof header, b->pictures, b->sources->count * sizeof *b->pictures);
 }
 
+static cod_status build_block(builder *b, cod_block *block, size_t limit_bytes, const cod_store_choice *choice,
+                              bool report)
+{
+    COD_TRY(cod_run_parallel(b->sources->count, probe, b));
+    choice->leave_out(choice->context, b->pictures, b->left_out);
+    plan(b, limit_bytes);
+    COD_TRY(cod_block_reserve(block, b->bytes, report));
+    b->base = block->base;
+    COD_TRY(cod_run_parallel(b->sources->count, fill, b));
+    conclude(b);
+    return cod_block_complete(block);
+}
+
 static cod_status build(cod_store *store, const cod_source_list *sources, size_t limit_bytes,
                         const cod_store_choice *choice, bool report)
 {
@@ -102,26 +115,21 @@ static cod_status build(cod_store *store, const cod_source_list *sources, size_t
     cod_status status = b.pictures && b.left_out && b.reasons
                             ? COD_OK
                             : cod_fail(COD_ERR_MEMORY, "out of memory for %zu pictures", count);
-    COD_THEN(status, cod_run_parallel(count, probe, &b));
-    if (status == COD_OK) {
-        choice->leave_out(choice->context, b.pictures, b.left_out);
-        plan(&b, limit_bytes);
-        status = cod_block_reserve(&store->block, b.bytes, report);
-    }
-    if (status == COD_OK) {
-        b.base = store->block.base;
-        status = cod_run_parallel(count, fill, &b);
-    }
-    if (status == COD_OK) {
-        conclude(&b);
-        status = cod_block_complete(&store->block);
-    }
+    COD_THEN(status, build_block(&b, &store->block, limit_bytes, choice, report));
     for (size_t i = 0; b.reasons != NULL && i < count; i++)
         free(b.reasons[i]);
     free(b.reasons);
     free(b.left_out);
     free(b.pictures);
     return status;
+}
+
+static cod_status read_header(const cod_store *store, size_t count, store_header *header)
+{
+    memcpy(header, store->block.base, sizeof *header);
+    if (header->count != count)
+        return cod_fail(COD_ERR_FORMAT, "%s: is of other pictures", store->block.shared.path);
+    return COD_OK;
 }
 
 cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size_t limit_bytes,
@@ -135,11 +143,7 @@ cod_status cod_store_open(cod_store *store, const cod_source_list *sources, size
     if (!cod_block_open(&store->block, key, report))
         status = build(store, sources, limit_bytes, choice, report);
     store_header header;
-    if (status == COD_OK) {
-        memcpy(&header, store->block.base, sizeof header);
-        if (header.count != sources->count)
-            status = cod_fail(COD_ERR_FORMAT, "%s: is of other pictures", store->block.shared.path);
-    }
+    COD_THEN(status, read_header(store, sources->count, &header));
     if (status != COD_OK) {
         cod_store_close(store);
         return status;

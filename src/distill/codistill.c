@@ -176,14 +176,35 @@ static void tell_pinned_coder(const cod_train_context *context, const cod_exchan
                      cod_group_index(context->group));
 }
 
+static cod_status start_exchange(codistill *c, cod_train_context *context, const cod_exchange_options *exchange,
+                                 const cod_exchange_model *models)
+{
+    cod_group *world = cod_comm_world(context->comm);
+    const cod_root_options *root = &context->config->root;
+    /* Versions count them: another period is another run. */
+    const uint64_t periods = (uint64_t)cod_exchange_spacing(exchange) << 40;
+    uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed ^ periods);
+    /* What must repeat is of no run in particular: its bytes are those of every run of this configuration. */
+    if (root->nonce[0] != '\0' && !exchange->deterministic && exchange->replay[0] == '\0')
+        run = cod_hash(root->nonce, strlen(root->nonce), run);
+    COD_TRY(cod_exchange_create(context->comm, context->group, exchange, models, run, &c->exchange));
+    COD_TRY(cod_group_agree(world, make_peers(c, context, models), NULL));
+    COD_TRY(cod_group_agree(world, read_control(c, context), NULL));
+    COD_TRY(cod_group_agree(world, tell_memory(c, context, exchange, models), NULL));
+    tell_pinned_coder(context, exchange);
+    if (cod_recipe_distilling(&context->session->recipe) == NULL && cod_group_rank(context->group) == 0)
+        cod_log_info("group %d: recipe '%s' has no sub-step that distils; peers' weights are merged at most",
+                     cod_group_index(context->group), context->session->recipe.kind->name);
+    return exchange->replay[0] != '\0' ? cod_group_agree(world, start_replay(c, context), NULL) : COD_OK;
+}
+
 static cod_status start(cod_strategy *strategy, cod_train_context *context)
 {
     codistill *c = (codistill *)strategy;
     c->sets = cod_recipe_travelling(&context->session->recipe);
-    const cod_root_options *root = &context->config->root;
     cod_exchange_options exchange = *c->configured;
     exchange.deterministic = exchange.deterministic || context->config->train.deterministic;
-    exchange.seed = (uint64_t)root->seed;
+    exchange.seed = (uint64_t)context->config->root.seed;
     exchange.anew = context->config->checkpoint.resume == COD_RESUME_NEVER;
     exchange.last_step = context->steps;
     if (exchange.directory[0] == '\0')
@@ -192,25 +213,9 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
     COD_REQUIRE_MEMORY(exchange.directory);
     strategy->in_step_every = exchange.deterministic ? 1 : 0; /* a repeated run's groups may be far apart */
     cod_exchange_model *models = NULL;
-    cod_group *world = cod_comm_world(context->comm);
     cod_status status = cod_exchange_models_read(context->config, cod_group_count(context->group), &models);
-    status = cod_group_agree(world, status, NULL);
-    /* Versions count them: another period is another run. */
-    const uint64_t periods = (uint64_t)cod_exchange_spacing(&exchange) << 40;
-    uint64_t run = cod_hash(root->name, strlen(root->name), (uint64_t)root->seed ^ periods);
-    /* What must repeat is of no run in particular: its bytes are those of every run of this configuration. */
-    if (root->nonce[0] != '\0' && !exchange.deterministic && exchange.replay[0] == '\0')
-        run = cod_hash(root->nonce, strlen(root->nonce), run);
-    COD_THEN(status, cod_exchange_create(context->comm, context->group, &exchange, models, run, &c->exchange));
-    COD_THEN(status, cod_group_agree(world, make_peers(c, context, models), NULL));
-    COD_THEN(status, cod_group_agree(world, read_control(c, context), NULL));
-    COD_THEN(status, cod_group_agree(world, tell_memory(c, context, &exchange, models), NULL));
-    tell_pinned_coder(context, &exchange);
-    if (cod_recipe_distilling(&context->session->recipe) == NULL && cod_group_rank(context->group) == 0)
-        cod_log_info("group %d: recipe '%s' has no sub-step that distils; peers' weights are merged at most",
-                     cod_group_index(context->group), context->session->recipe.kind->name);
-    if (status == COD_OK && exchange.replay[0] != '\0')
-        status = cod_group_agree(world, start_replay(c, context), NULL);
+    status = cod_group_agree(cod_comm_world(context->comm), status, NULL);
+    COD_THEN(status, start_exchange(c, context, &exchange, models));
     free(models);
     return status;
 }

@@ -431,21 +431,41 @@ static cod_status empty(file *t, const cod_untrusted_folder *folder)
     return status;
 }
 
-/** Creates the own folder, removes what a killed process left there, and with `anew` all versions. An errand. */
+/** Removes what a killed process left in the own folder, and with `anew` all versions. */
+static cod_status clean_own(file *t, const cod_untrusted_folder *folder)
+{
+    COD_TRY(file_clean(folder));
+    t->left = t->writer.header.newest = file_newest_left(t);
+    COD_TRY(cod_slot_write_header(&t->writer));
+    return t->anew ? empty(t, folder) : COD_OK;
+}
+
+/** Creates the own folder, and cleans it. An errand. */
 static cod_status prepare_folder(file *t)
 {
     const cod_slot_identity who = t->writer.header.identity;
     cod_untrusted_folder *folder = NULL;
-    cod_status status = COD_OK;
     COD_TRY(file_open_shard(t, who.group, who.shard, COD_UNTRUSTED_CREATE, &folder));
-    COD_TRY_GOTO(status, cleanup, file_clean(folder));
-    t->left = t->writer.header.newest = file_newest_left(t);
-    COD_TRY_GOTO(status, cleanup, cod_slot_write_header(&t->writer));
-    if (t->anew)
-        COD_TRY_GOTO(status, cleanup, empty(t, folder));
-cleanup:
+    const cod_status status = clean_own(t, folder);
     cod_untrusted_folder_close(folder);
     return status;
+}
+
+/** All but the own folder, which the thread prepares that this starts last. */
+static cod_status init(file *t, const cod_file_options *options, const cod_slot_identity *identity)
+{
+    t->patience_s = options->patience_s;
+    t->anew = options->anew;
+    t->pull_rooms = options->rooms;
+    t->pull_count = options->rooms->count;
+    t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
+    if (t->sealed)
+        COD_TRY(cod_seal_key_read(options->key_file, &t->key));
+    if ((size_t)snprintf(t->folder, sizeof t->folder, "%s", options->folder) >= sizeof t->folder)
+        return cod_fail(COD_ERR_ARGUMENT, "exchange.directory is too long");
+    snprintf(t->own, sizeof t->own, "%s/group-%u/shard-%u", t->folder, identity->group, identity->shard);
+    COD_TRY(make_buffers(t, identity));
+    return start(t);
 }
 
 cod_status cod_file_transport_create(const cod_file_options *options, const cod_slot_identity *identity,
@@ -458,19 +478,11 @@ cod_status cod_file_transport_create(const cod_file_options *options, const cod_
     t->window_bytes = cod_slot_data_at(layout, 0);
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->changed, NULL);
-    cod_status status = COD_OK;
-    t->patience_s = options->patience_s;
-    t->anew = options->anew;
-    t->pull_rooms = options->rooms;
-    t->pull_count = options->rooms->count;
-    t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
-    if (t->sealed)
-        COD_TRY_GOTO(status, failed, cod_seal_key_read(options->key_file, &t->key));
-    if ((size_t)snprintf(t->folder, sizeof t->folder, "%s", options->folder) >= sizeof t->folder)
-        COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_ARGUMENT, "exchange.directory is too long"));
-    snprintf(t->own, sizeof t->own, "%s/group-%u/shard-%u", t->folder, identity->group, identity->shard);
-    COD_TRY_GOTO(status, failed, make_buffers(t, identity));
-    COD_TRY_GOTO(status, failed, start(t));
+    cod_status status = init(t, options, identity);
+    if (status != COD_OK) {
+        release(t);
+        return status;
+    }
     pthread_mutex_lock(&t->mutex);
     status = run_on_thread(t, prepare_folder);
     pthread_mutex_unlock(&t->mutex);
@@ -478,8 +490,5 @@ cod_status cod_file_transport_create(const cod_file_options *options, const cod_
         *out = &t->base;
     else
         end(t);
-    return status;
-failed:
-    release(t);
     return status;
 }

@@ -164,8 +164,9 @@ static bool read_window(const file *t, const cod_slot_identity *who, unsigned ch
     size_t bytes = 0;
     cod_untrusted_folder *folder = NULL;
     cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
-    if (status == COD_OK && folder != NULL)
-        status = cod_untrusted_file_read(folder, FILE_HEADER_NAME, t->window_bytes + COD_SEAL_BYTES, &data, &bytes);
+    if (folder != NULL)
+        COD_THEN(status,
+                 cod_untrusted_file_read(folder, FILE_HEADER_NAME, t->window_bytes + COD_SEAL_BYTES, &data, &bytes));
     cod_untrusted_folder_close(folder);
     *damage = FILE_SOUND;
     if (status == COD_ERR_FORMAT)
@@ -254,8 +255,8 @@ uint64_t file_newest_left(const file *t)
     uint64_t newest = header.newest;
     cod_untrusted_folder *folder = NULL;
     cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
-    if (status == COD_OK && folder != NULL)
-        status = cod_untrusted_folder_visit(folder, note_newest, &newest);
+    if (folder != NULL)
+        COD_THEN(status, cod_untrusted_folder_visit(folder, note_newest, &newest));
     cod_untrusted_folder_close(folder);
     return newest;
 }
@@ -324,8 +325,8 @@ static cod_status read_version(file *t, file_pull *p, unsigned char *to, const c
     file_version_name(version, name);
     snprintf(said, sizeof said, "%s/group-%u/shard-%u/%s", t->folder, who->group, who->shard, name);
     cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
-    if (status == COD_OK && folder != NULL)
-        status = cod_untrusted_file_open(folder, name, &from, &there);
+    if (folder != NULL)
+        COD_THEN(status, cod_untrusted_file_open(folder, name, &from, &there));
     cod_untrusted_folder_close(folder);
     if (status != COD_OK || from < 0) {
         *phase = PULL_GONE;
@@ -356,8 +357,8 @@ static void pull(file *t, file_pull *p)
     cod_room_keep(room); /* once the pull is given up, another one may begin in its place */
     pthread_mutex_unlock(&t->mutex);
     cod_status status = find_version(t, &expected, version, newest, &phase, &entry);
-    if (status == COD_OK && phase == PULL_READING)
-        status = read_version(t, p, room->data, &expected, version, ticket, entry.bytes, &phase);
+    if (phase == PULL_READING)
+        COD_THEN(status, read_version(t, p, room->data, &expected, version, ticket, entry.bytes, &phase));
     cod_room_release(room);
     pthread_mutex_lock(&t->mutex);
     if (ticket != p->ticket)

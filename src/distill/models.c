@@ -4,23 +4,29 @@
 
 #include <stdlib.h>
 
+/** What of the recipe's sets travels between groups. */
+static cod_exchange_model model_of(const cod_recipe *recipe)
+{
+    cod_graph *graph = recipe->model.graph;
+    const cod_sets sets = cod_recipe_travelling(recipe);
+    cod_exchange_model model = {.hash = cod_graph_fingerprint(graph, sets)};
+    cod_graph_layout(graph);
+    for (int s = 0; s < (int)cod_graph_set_count(graph); s++) {
+        const cod_set_range range = cod_graph_set_range(graph, s);
+        const size_t travels = (sets & cod_set_of(s)) != 0;
+        model.count += travels * range.count;
+        model.state_count += travels * range.state_count;
+    }
+    return model;
+}
+
 static cod_status read_model(const cod_run_config *config, int group, cod_exchange_model *out)
 {
     const cod_recipe_setting setting = {.config = config, .group = group, .loss_factor = 1};
     cod_recipe recipe;
     const cod_status status = cod_recipe_build(&setting, &recipe);
-    if (status == COD_OK) {
-        cod_graph *graph = recipe.model.graph;
-        const cod_sets sets = cod_recipe_travelling(&recipe);
-        *out = (cod_exchange_model){.hash = cod_graph_fingerprint(graph, sets)};
-        cod_graph_layout(graph);
-        for (int s = 0; s < (int)cod_graph_set_count(graph); s++) {
-            const cod_set_range range = cod_graph_set_range(graph, s);
-            const size_t travels = (sets & cod_set_of(s)) != 0;
-            out->count += travels * range.count;
-            out->state_count += travels * range.state_count;
-        }
-    }
+    if (status == COD_OK)
+        *out = model_of(&recipe);
     cod_recipe_clear(&recipe);
     return status;
 }

@@ -110,8 +110,8 @@ cod_status cod_evaluate_upscaled(const cod_metrics_options *options, const char 
     COD_TRY(cod_image_compare(upscaled, truth, crop, &image->quality));
     if ((options->metrics & COD_METRIC_NIQE) != 0) {
         cod_status status = cod_niqe(upscaled, crop, options->niqe, &image->niqe);
-        if (status == COD_OK && with_truth)
-            status = cod_niqe(truth, crop, options->niqe, &image->niqe_truth);
+        if (with_truth)
+            COD_THEN(status, cod_niqe(truth, crop, options->niqe, &image->niqe_truth));
         COD_TRY(too_small(status, name, "NIQE", &image->niqe, &image->niqe_truth));
     }
     if ((options->metrics & COD_METRIC_PI) == 0)
@@ -208,20 +208,21 @@ static cod_status leave_out(folder_item *item, cod_status status)
     return files_fault ? COD_OK : status;
 }
 
+static cod_status read_file(const char *path, int scale, cod_image *truth, cod_image *low)
+{
+    cod_image picture;
+    COD_TRY(cod_image_read(path, &picture));
+    cod_status status = cod_image_to_rgb8(&picture);
+    COD_THEN(status, bring_down(&picture, scale, truth, low));
+    cod_image_clear(&picture);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
 static cod_status prepare_file(void *context, size_t index)
 {
     const folder_work *work = context;
     folder_item *item = &work->items[index];
-    cod_image picture = {0};
-    cod_status status = cod_image_read(item->file->path, &picture);
-    if (status == COD_OK) {
-        status = cod_image_to_rgb8(&picture);
-        COD_THEN(status, bring_down(&picture, cod_upscaler_scale(work->upscaler), &item->truth, &item->low));
-        if (status != COD_OK)
-            status = cod_fail_prefix(status, "%s", item->file->path);
-    }
-    cod_image_clear(&picture);
-    return leave_out(item, status);
+    return leave_out(item, read_file(item->file->path, cod_upscaler_scale(work->upscaler), &item->truth, &item->low));
 }
 
 static cod_status upscale_file(void *context, size_t index)

@@ -186,27 +186,30 @@ static cod_status bare_write(const char *path, const model_twin *twin, cod_arena
     return cod_tensors_write(path, tensors, count, &metadata, 1, twin->bf16);
 }
 
+/** @param[out] loadable  true before; whether the file can be loaded as a model of its kind */
+static cod_status save_folded(const char *path, model_twin *twin, cod_arena *arena, bool *loadable)
+{
+    const cod_st_text extra = {COD_INT8_METADATA, twin->int8};
+    size_t norms = 0;
+    for (size_t i = 0; i < twin->folded->count; i++)
+        norms += twin->folded->layers[i].norm != NULL;
+    COD_TRY(cod_graph_part_find(twin->from, arena, &twin->part));
+    if (norms == 0)
+        return cod_model_save_as(path, twin->from, twin->values, &extra, twin->int8 != NULL, twin->bf16);
+    *loadable = false;
+    COD_TRY(twin_write(path, twin, arena, loadable));
+    return *loadable ? COD_OK : bare_write(path, twin, arena);
+}
+
 cod_status cod_model_save_folded(const char *path, const cod_model *model, const float *values, const char *int8,
                                  bool bf16, bool *loadable)
 {
     cod_arena arena = {0};
     cod_folded folded;
     COD_TRY(cod_model_fold(model, values, &folded));
-    const cod_st_text extra = {COD_INT8_METADATA, int8};
     model_twin twin = {.from = model, .folded = &folded, .values = values, .int8 = int8, .bf16 = bf16};
     bool done = true;
-    size_t norms = 0;
-    for (size_t i = 0; i < folded.count; i++)
-        norms += folded.layers[i].norm != NULL;
-    cod_status status = cod_graph_part_find(model, &arena, &twin.part);
-    if (status == COD_OK && norms == 0) {
-        status = cod_model_save_as(path, model, values, &extra, int8 != NULL, bf16);
-    } else if (status == COD_OK) {
-        done = false;
-        status = twin_write(path, &twin, &arena, &done);
-        if (status == COD_OK && !done)
-            status = bare_write(path, &twin, &arena);
-    }
+    const cod_status status = save_folded(path, &twin, &arena, &done);
     if (loadable != NULL)
         *loadable = done;
     cod_model_clear(&twin.to);

@@ -160,20 +160,25 @@ cod_status cod_int8_format(const cod_graph *graph, const float *ranges, char **t
     return cod_json_end(&json, text);
 }
 
+static cod_status read_ranges(const cod_json_value *document, const cod_graph *graph, float *ranges)
+{
+    if (cod_json_kind_of(document) != COD_JSON_OBJECT)
+        return cod_fail(COD_ERR_FORMAT, "not a JSON object");
+    for (const cod_json_value *value = cod_json_first(document); value != NULL; value = cod_json_next(value)) {
+        const double range = cod_json_get_number(value, 0);
+        if (!(range > 0 && range <= (double)FLT_MAX))
+            return cod_fail(COD_ERR_FORMAT, "the range of '%s' is no positive number", cod_json_key(value));
+        if (!set_named(graph, cod_json_key(value), (float)range, ranges))
+            return cod_fail(COD_ERR_FORMAT, "the model has no layer '%s' for 8-bit integers", cod_json_key(value));
+    }
+    return COD_OK;
+}
+
 cod_status cod_int8_parse(const cod_graph *graph, const char *text, float *ranges)
 {
     cod_json_value *document = NULL;
     cod_status status = cod_json_parse(text, strlen(text), &document);
-    if (status == COD_OK && cod_json_kind_of(document) != COD_JSON_OBJECT)
-        status = cod_fail(COD_ERR_FORMAT, "not a JSON object");
-    for (const cod_json_value *value = cod_json_first(document); value != NULL && status == COD_OK;
-         value = cod_json_next(value)) {
-        const double range = cod_json_get_number(value, 0);
-        if (!(range > 0 && range <= (double)FLT_MAX))
-            status = cod_fail(COD_ERR_FORMAT, "the range of '%s' is no positive number", cod_json_key(value));
-        else if (!set_named(graph, cod_json_key(value), (float)range, ranges))
-            status = cod_fail(COD_ERR_FORMAT, "the model has no layer '%s' for 8-bit integers", cod_json_key(value));
-    }
+    COD_THEN(status, read_ranges(document, graph, ranges));
     cod_json_free(document);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "metadata '%s'", COD_INT8_METADATA);
 }

@@ -44,16 +44,20 @@ static cod_status read_linear(const cod_st_file *file, int stage, float *values)
     return COD_OK;
 }
 
-static cod_status read_weights(const char *path, float linear[STAGES][CHANNELS_MAX])
+static cod_status read_file(const char *path, float linear[STAGES][CHANNELS_MAX])
 {
     cod_st_file *file = NULL;
-    cod_status status = cod_st_open(path, &file);
-    for (int stage = 0; status == COD_OK && stage < STAGES; stage++) {
+    COD_TRY(cod_st_open(path, &file));
+    cod_status status = COD_OK;
+    for (int stage = 0; status == COD_OK && stage < STAGES; stage++)
         status = read_linear(file, stage, linear[stage]);
-        if (status != COD_OK)
-            status = cod_fail_prefix(status, "%s", path);
-    }
     cod_st_close(file);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
+static cod_status read_weights(const char *path, float linear[STAGES][CHANNELS_MAX])
+{
+    const cod_status status = read_file(path, linear);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "the linear weights of LPIPS");
 }
 
@@ -84,8 +88,8 @@ cod_status cod_lpips_create(const char *features, const char *weights, const cod
     cod_status status = load_network(l, features, backend, device);
     if (status != COD_OK)
         status = cod_fail_prefix(status, "the network of LPIPS");
-    if (status == COD_OK && l->weighted)
-        status = read_weights(weights, l->linear);
+    if (l->weighted)
+        COD_THEN(status, read_weights(weights, l->linear));
     if (status != COD_OK) {
         cod_lpips_destroy(l);
         return status;

@@ -64,17 +64,19 @@ static cod_status read_model(const cod_st_file *file, cod_ma_model *model)
     return cod_ma_model_check(model);
 }
 
-cod_status cod_ma_model_load(const char *path, cod_ma_model *model)
+static cod_status read_file(const char *path, cod_ma_model *model)
 {
     cod_st_file *file = NULL;
-    *model = (cod_ma_model){0};
-    cod_status status = cod_st_open(path, &file);
-    if (status == COD_OK) {
-        status = read_model(file, model);
-        if (status != COD_OK)
-            status = cod_fail_prefix(status, "%s", path);
-    }
+    COD_TRY(cod_st_open(path, &file));
+    const cod_status status = read_model(file, model);
     cod_st_close(file);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
+}
+
+cod_status cod_ma_model_load(const char *path, cod_ma_model *model)
+{
+    *model = (cod_ma_model){0};
+    const cod_status status = read_file(path, model);
     if (status == COD_OK)
         return COD_OK;
     cod_ma_model_clear(model);

@@ -113,6 +113,16 @@ static cod_status defaults_new(const cod_model_kind *kind, cod_arena *arena, voi
     return cod_options_set_defaults(kind->table, *options, arena);
 }
 
+static cod_status values_read(const cod_model_kind *kind, const cod_json_value *document, cod_arena *arena,
+                              void *options)
+{
+    if (cod_json_kind_of(document) != COD_JSON_OBJECT)
+        return cod_fail(COD_ERR_FORMAT, "not a JSON object");
+    for (const cod_json_value *value = cod_json_first(document); value != NULL; value = cod_json_next(value))
+        COD_TRY(option_read(kind, value, options, arena));
+    return COD_OK;
+}
+
 static cod_status options_read(const cod_model_kind *kind, const char *text, cod_arena *arena, void **options)
 {
     COD_TRY(defaults_new(kind, arena, options));
@@ -120,12 +130,7 @@ static cod_status options_read(const cod_model_kind *kind, const char *text, cod
         return COD_OK;
     cod_json_value *document = NULL;
     COD_TRY(cod_json_parse(text, strlen(text), &document));
-    cod_status status = COD_OK;
-    if (cod_json_kind_of(document) != COD_JSON_OBJECT)
-        status = cod_fail(COD_ERR_FORMAT, "not a JSON object");
-    for (const cod_json_value *value = cod_json_first(document); value != NULL && status == COD_OK;
-         value = cod_json_next(value))
-        status = option_read(kind, value, *options, arena);
+    const cod_status status = values_read(kind, document, arena, *options);
     cod_json_free(document);
     return status;
 }

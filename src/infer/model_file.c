@@ -45,28 +45,33 @@ static void round_tensor(cod_st_tensor *tensor, float *values, size_t count)
     tensor->dtype = COD_ST_BF16;
 }
 
+/** As PyTorch has it. @param[out] out  its data in `arena` */
+static cod_status tensor_convert(const named_tensor *tensor, bool bf16, cod_arena *arena, cod_st_tensor *out)
+{
+    const cod_param *param = &tensor->param;
+    const size_t count = param_elements(param);
+    float *torch = cod_arena_alloc(arena, count * sizeof *torch);
+    if (torch == NULL)
+        return COD_ERR_MEMORY;
+    *out = (cod_st_tensor){.name = param->name, .dtype = COD_ST_F32, .rank = param->rank, .data = torch};
+    COD_TRY(check_finite(param->name, tensor->values, count));
+    cod_param_to_torch(param, tensor->values, torch, out->shape);
+    if (bf16)
+        round_tensor(out, torch, count);
+    return COD_OK;
+}
+
 cod_status cod_tensors_write(const char *path, const named_tensor *tensors, size_t count, const cod_st_text *metadata,
                              size_t metadata_count, bool bf16)
 {
     cod_arena arena = {0};
-    cod_status status = COD_OK;
     cod_st_tensor *out = cod_arena_alloc(&arena, count * sizeof *out);
-    if (out == NULL)
-        status = COD_ERR_MEMORY;
-    for (size_t i = 0; i < count && status == COD_OK; i++) {
-        const cod_param *param = &tensors[i].param;
-        float *torch = cod_arena_alloc(&arena, param_elements(param) * sizeof *torch);
-        out[i] = (cod_st_tensor){.name = param->name, .dtype = COD_ST_F32, .rank = param->rank, .data = torch};
-        status = torch ? check_finite(param->name, tensors[i].values, param_elements(param)) : COD_ERR_MEMORY;
-        if (status == COD_OK)
-            cod_param_to_torch(param, tensors[i].values, torch, out[i].shape);
-        if (status == COD_OK && bf16)
-            round_tensor(&out[i], torch, param_elements(param));
-    }
-    if (status == COD_OK)
-        status = cod_st_write(path, out, count, metadata, metadata_count);
-    else
+    cod_status status = out != NULL ? COD_OK : COD_ERR_MEMORY;
+    for (size_t i = 0; i < count && status == COD_OK; i++)
+        status = tensor_convert(&tensors[i], bf16, &arena, &out[i]);
+    if (status != COD_OK)
         status = cod_fail_prefix(status, "%s", path);
+    COD_THEN(status, cod_st_write(path, out, count, metadata, metadata_count));
     cod_arena_clear(&arena);
     return status;
 }
@@ -240,19 +245,26 @@ static void describe_other_model(char *text, size_t bytes, const cod_st_file *fi
     cod_arena_clear(&arena);
 }
 
-static cod_status values_load(const cod_st_file *file, const cod_model *model, cod_load_mode mode, float *values,
-                              cod_load_counts *counts)
+/** Loads what the file and the model both have, and lists the rest. */
+static cod_status common_load(const cod_st_file *file, const cod_model *model, float *values, size_t *loaded,
+                              name_lists *lists)
 {
     cod_arena arena = {0};
     graph_part part;
+    cod_status status = cod_graph_part_find(model, &arena, &part);
+    COD_THEN(status, params_load(file, model->graph, &part, values, loaded, lists));
+    if (status == COD_OK)
+        unexpected_find(file, model->graph, &part, &lists->unexpected);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+static cod_status values_load(const cod_st_file *file, const cod_model *model, cod_load_mode mode, float *values,
+                              cod_load_counts *counts)
+{
     name_lists lists = {0};
     size_t loaded = 0;
-    cod_status status = cod_graph_part_find(model, &arena, &part);
-    COD_THEN(status, params_load(file, model->graph, &part, values, &loaded, &lists));
-    if (status == COD_OK)
-        unexpected_find(file, model->graph, &part, &lists.unexpected);
-    cod_arena_clear(&arena);
-    COD_TRY(status);
+    COD_TRY(common_load(file, model, values, &loaded, &lists));
     if (counts != NULL)
         *counts = (cod_load_counts){loaded, lists.missing.count, lists.unexpected.count, lists.misshapen.count};
     const bool differs = lists.missing.count + lists.unexpected.count + lists.misshapen.count > 0;

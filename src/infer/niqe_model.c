@@ -59,16 +59,18 @@ static cod_status read_model(const cod_zip *zip, cod_niqe_model *model)
     return COD_OK;
 }
 
-cod_status cod_niqe_model_load(const char *path, cod_niqe_model *model)
+static cod_status read_file(const char *path, cod_niqe_model *model)
 {
     cod_zip *zip = NULL;
-    cod_status status = cod_zip_open(path, &zip);
-    if (status == COD_OK) {
-        status = read_model(zip, model);
-        if (status != COD_OK)
-            status = cod_fail_prefix(status, "'%s'", path);
-    }
+    COD_TRY(cod_zip_open(path, &zip));
+    const cod_status status = read_model(zip, model);
     cod_zip_close(zip);
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "'%s'", path);
+}
+
+cod_status cod_niqe_model_load(const char *path, cod_niqe_model *model)
+{
+    const cod_status status = read_file(path, model);
     return status == COD_OK ? COD_OK
                             : cod_fail_prefix(status, "NIQE's model (niqe_pris_params.npz, as BasicSR has it)");
 }

@@ -49,22 +49,29 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, cod_weights *weights,
-                                const cod_upscaler_options *options)
+/** The model's, rounded up to a multiple of `multiple` where it has one. */
+static cod_status halo_find(const cod_model *model, int64_t multiple, int64_t *halo)
 {
     cod_arena arena = {0};
     graph_part part;
+    const cod_status status = cod_graph_part_find(model, &arena, &part);
+    if (status == COD_OK)
+        *halo = cod_model_halo(model, &part);
+    if (*halo > 0)
+        *halo = infer_round_up(*halo, multiple);
+    cod_arena_clear(&arena);
+    return status;
+}
+
+static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, cod_weights *weights,
+                                const cod_upscaler_options *options)
+{
     COD_TRY(cod_model_check_upscales(model));
     COD_REQUIRE(options->tile == 0 || options->tile >= COD_UPSCALER_TILE_MIN,
                 "tile is %lld pixels; at least %d, or 0 for bands", (long long)options->tile, COD_UPSCALER_TILE_MIN);
     COD_TRY(cod_precision_dtype(options->precision, weights->backend, weights->device, &upscaler->dtype));
-    const cod_status status = cod_graph_part_find(model, &arena, &part);
     upscaler->multiple = cod_model_multiple(model->kind, model->options);
-    if (status == COD_OK)
-        upscaler->halo = cod_model_halo(model, &part);
-    if (upscaler->halo > 0)
-        upscaler->halo = infer_round_up(upscaler->halo, upscaler->multiple);
-    cod_arena_clear(&arena);
+    COD_TRY(halo_find(model, upscaler->multiple, &upscaler->halo));
     if (options->precision == COD_PRECISION_INT8) {
         upscaler->int8_ranges = calloc(cod_graph_node_count(model->graph), sizeof(float));
         COD_REQUIRE_MEMORY(upscaler->int8_ranges);
@@ -74,7 +81,7 @@ static cod_status upscaler_init(cod_upscaler *upscaler, const cod_model *model, 
     upscaler->scale = cod_model_scale(model);
     upscaler->tile = options->tile > 0 ? options->tile : COD_UPSCALER_TILE;
     upscaler->banded = options->tile == 0 && upscaler->halo >= 0;
-    return status;
+    return COD_OK;
 }
 
 cod_status cod_upscaler_create(const cod_model *model, cod_weights *weights, const cod_upscaler_options *options,
@@ -99,8 +106,8 @@ static cod_status open_model(cod_upscaler *upscaler, const char *path, const cod
     COD_TRY(cod_weights_init(weights, backend, device, saved->model.graph, COD_F32, false));
     COD_TRY(cod_weights_upload(weights, saved->values));
     cod_status status = upscaler_init(upscaler, &saved->model, weights, options);
-    if (status == COD_OK && upscaler->int8_ranges != NULL && saved->int8 != NULL) {
-        status = cod_int8_parse(saved->model.graph, saved->int8, upscaler->int8_ranges);
+    if (upscaler->int8_ranges != NULL && saved->int8 != NULL) {
+        COD_THEN(status, cod_int8_parse(saved->model.graph, saved->int8, upscaler->int8_ranges));
         upscaler->calibrated = status == COD_OK;
     }
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);

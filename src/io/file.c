@@ -11,39 +11,44 @@
 /** Bytes of one call of the system: calls are watched one by one, so that a slow disk is not taken for one that hangs. */
 enum { MOST_AT_ONCE = 1 << 24 };
 
-cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes)
+/** @param[out] buffer  NULL before; free() it, also after a failure */
+static cod_status read_to_end(int file, const char *path, size_t limit_bytes, void **buffer, size_t *bytes)
 {
-    cod_status status = COD_OK;
-    void *buffer = NULL;
     size_t used = 0, capacity = 0;
     struct stat info;
     /* The size is a hint only: pipes and /proc have none, and a file may grow. */
     const size_t hint = fstat(file, &info) == 0 && S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
     if (hint > limit_bytes)
-        COD_TRY_GOTO(status, cleanup,
-                     cod_fail(COD_ERR_FORMAT, "'%s' has %zu bytes; at most %zu are read", path, hint, limit_bytes));
-    COD_TRY_GOTO(status, cleanup, cod_io_reserve(&buffer, &capacity, 0, hint + 2));
+        return cod_fail(COD_ERR_FORMAT, "'%s' has %zu bytes; at most %zu are read", path, hint, limit_bytes);
+    COD_TRY(cod_io_reserve(buffer, &capacity, 0, hint + 2));
     for (;;) {
         COD_IO_CALL("read", path);
         const size_t room = capacity - used - 1;
-        const ssize_t got = read(file, (char *)buffer + used, room < MOST_AT_ONCE ? room : MOST_AT_ONCE);
+        const ssize_t got = read(file, (char *)*buffer + used, room < MOST_AT_ONCE ? room : MOST_AT_ONCE);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            COD_TRY_GOTO(status, cleanup, cod_fail_system("read", path));
+            return cod_fail_system("read", path);
         if (got == 0)
             break;
         used += (size_t)got;
         if (used > limit_bytes)
-            COD_TRY_GOTO(status, cleanup, cod_fail(COD_ERR_FORMAT, "'%s' has more than %zu bytes", path, limit_bytes));
-        COD_TRY_GOTO(status, cleanup, cod_io_reserve(&buffer, &capacity, used, 2));
+            return cod_fail(COD_ERR_FORMAT, "'%s' has more than %zu bytes", path, limit_bytes);
+        COD_TRY(cod_io_reserve(buffer, &capacity, used, 2));
     }
-    ((char *)buffer)[used] = '\0';
-    *data = buffer;
+    ((char *)*buffer)[used] = '\0';
     *bytes = used;
-    buffer = NULL;
-cleanup:
-    free(buffer);
+    return COD_OK;
+}
+
+cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes)
+{
+    void *buffer = NULL;
+    const cod_status status = read_to_end(file, path, limit_bytes, &buffer, bytes);
+    if (status == COD_OK)
+        *data = buffer;
+    else
+        free(buffer);
     return status;
 }
 
@@ -121,21 +126,20 @@ static cod_status check_replaceable(const cod_file_writer *writer, int links)
 cod_status cod_io_writer_create(int folder, const char *path, const char *name, int links, cod_file_writer **out)
 {
     *out = NULL;
-    cod_status status = COD_OK;
     cod_file_writer *writer = malloc(sizeof *writer);
     if (writer == NULL) {
         close(folder);
         return cod_fail(COD_ERR_MEMORY, "out of memory");
     }
     *writer = (cod_file_writer){.folder = folder, .file = -1, .path = strdup(path), .name = strdup(name)};
-    if (writer->path == NULL || writer->name == NULL)
-        COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_MEMORY, "out of memory"));
-    COD_TRY_GOTO(status, failed, check_replaceable(writer, links));
-    COD_TRY_GOTO(status, failed, writer_open(writer));
-    *out = writer;
-    return COD_OK;
-failed:
-    cod_file_writer_abort(writer);
+    cod_status status =
+        writer->path != NULL && writer->name != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    COD_THEN(status, check_replaceable(writer, links));
+    COD_THEN(status, writer_open(writer));
+    if (status == COD_OK)
+        *out = writer;
+    else
+        cod_file_writer_abort(writer);
     return status;
 }
 

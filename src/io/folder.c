@@ -93,6 +93,42 @@ static bool matches(const char *name, const char *prefix, const char *suffix)
            strcmp(name + length - tail, suffix) == 0;
 }
 
+/** Names in the order of the folder, in `arena`. @param[out] found  an array of `count`; free() it, also after a failure */
+static cod_status find_names(DIR *folder, const char *path, const char *prefix, const char *suffix, cod_arena *arena,
+                             void **found, size_t *count)
+{
+    size_t capacity = 0;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(folder);
+        if (entry == NULL && errno != 0)
+            return cod_fail_system("list folder", path);
+        if (entry == NULL)
+            return COD_OK;
+        if (!matches(entry->d_name, prefix, suffix))
+            continue;
+        COD_TRY(cod_io_reserve(found, &capacity, *count * sizeof(char *), sizeof(char *)));
+        const char *name = cod_arena_strdup(arena, entry->d_name);
+        if (name == NULL)
+            return COD_ERR_MEMORY;
+        ((const char **)*found)[(*count)++] = name;
+    }
+}
+
+/** Sorts `found` and copies it to `arena`. */
+static cod_status keep_sorted(void *found, size_t count, cod_arena *arena, cod_string_list *names)
+{
+    names->items = cod_arena_alloc(arena, count * sizeof(char *));
+    if (names->items == NULL)
+        return COD_ERR_MEMORY;
+    names->count = count;
+    if (count > 0) {
+        qsort(found, count, sizeof(char *), by_name);
+        memcpy(names->items, found, count * sizeof(char *));
+    }
+    return COD_OK;
+}
+
 cod_status cod_folder_list(const char *path, const char *prefix, const char *suffix, cod_arena *arena,
                            cod_string_list *names)
 {
@@ -101,32 +137,10 @@ cod_status cod_folder_list(const char *path, const char *prefix, const char *suf
     DIR *folder = opendir(path);
     if (folder == NULL)
         return cod_fail_system("list folder", path);
-    cod_status status = COD_OK;
     void *found = NULL;
-    size_t capacity = 0;
-    for (;;) {
-        errno = 0;
-        const struct dirent *entry = readdir(folder);
-        if (entry == NULL && errno != 0)
-            COD_TRY_GOTO(status, cleanup, cod_fail_system("list folder", path));
-        if (entry == NULL)
-            break;
-        if (!matches(entry->d_name, prefix ? prefix : "", suffix ? suffix : ""))
-            continue;
-        COD_TRY_GOTO(status, cleanup, cod_io_reserve(&found, &capacity, names->count * sizeof(char *), sizeof(char *)));
-        const char *name = cod_arena_strdup(arena, entry->d_name);
-        if (name == NULL)
-            COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
-        ((const char **)found)[names->count++] = name;
-    }
-    names->items = cod_arena_alloc(arena, names->count * sizeof(char *));
-    if (names->items == NULL)
-        COD_TRY_GOTO(status, cleanup, COD_ERR_MEMORY);
-    if (names->count > 0) {
-        qsort(found, names->count, sizeof(char *), by_name);
-        memcpy(names->items, found, names->count * sizeof(char *));
-    }
-cleanup:
+    size_t count = 0;
+    cod_status status = find_names(folder, path, prefix ? prefix : "", suffix ? suffix : "", arena, &found, &count);
+    COD_THEN(status, keep_sorted(found, count, arena, names));
     free(found);
     closedir(folder);
     return status;

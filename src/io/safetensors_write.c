@@ -100,20 +100,18 @@ cod_status cod_st_writer_create(const char *path, const cod_st_tensor *tensors, 
     char *header = NULL;
     size_t data_bytes = 0;
     COD_TRY(make_header(tensors, count, metadata, metadata_count, &header, &data_bytes));
-    cod_status status = COD_OK;
     cod_st_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL)
-        COD_TRY_GOTO(status, failed, cod_fail(COD_ERR_MEMORY, "out of memory"));
-    writer->data_bytes = data_bytes;
-    COD_TRY_GOTO(status, failed, cod_file_writer_create(path, &writer->file));
-    COD_TRY_GOTO(status, failed, write_header(writer->file, header));
+    cod_status status = writer != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    COD_THEN(status, cod_file_writer_create(path, &writer->file));
+    COD_THEN(status, write_header(writer->file, header));
     free(header);
+    if (status != COD_OK) {
+        cod_st_writer_abort(writer);
+        return status;
+    }
+    writer->data_bytes = data_bytes;
     *out = writer;
     return COD_OK;
-failed:
-    free(header);
-    cod_st_writer_abort(writer);
-    return status;
 }
 
 cod_status cod_st_writer_append(cod_st_writer *writer, const void *data, size_t bytes)

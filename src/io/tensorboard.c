@@ -110,6 +110,13 @@ static cod_status create_file(cod_tensorboard *board, const char *folder)
     return board->file < 0 ? cod_fail_system("create", board->path) : COD_OK;
 }
 
+static cod_status write_version(cod_tensorboard *board)
+{
+    cod_proto event = start_event(0);
+    cod_proto_string(&event, EVENT_FILE_VERSION, "brain.Event:2");
+    return write_event(board, &event);
+}
+
 cod_status cod_tensorboard_open(const char *folder, cod_tensorboard **out)
 {
     *out = NULL;
@@ -119,11 +126,7 @@ cod_status cod_tensorboard_open(const char *folder, cod_tensorboard **out)
     board->file = -1;
     make_crc_table(board->crc_table);
     cod_status status = create_file(board, folder);
-    if (status == COD_OK) {
-        cod_proto event = start_event(0);
-        cod_proto_string(&event, EVENT_FILE_VERSION, "brain.Event:2");
-        status = write_event(board, &event);
-    }
+    COD_THEN(status, write_version(board));
     if (status != COD_OK) {
         cod_tensorboard_close(board);
         return status;

@@ -237,8 +237,8 @@ static cod_status replace_page(const cod_report *report, const char *text, size_
         cod_file_read(path, MAX_PAGE, &earlier, &earlier_bytes) != COD_OK)
         cod_log_warn("PNG files of earlier plots may stay: %s", cod_error_message());
     cod_status status = cod_file_write(path, text, bytes);
-    if (status == COD_OK && earlier != NULL)
-        status = cod_report_remove_stale(report, earlier, text);
+    if (earlier != NULL)
+        COD_THEN(status, cod_report_remove_stale(report, earlier, text));
     free(earlier);
     return status;
 }

@@ -120,8 +120,8 @@ cod_status cod_stages_divide(const cod_train_session *session, cod_group *group,
     const cod_train_options *train = &session->config->train;
     *s = (cod_stages){.timed = train->autotune && !train->deterministic && cuts->count == 0};
     cod_status status = find_layers(session, count, s);
-    if (status == COD_OK && cuts->count > 0)
-        status = cut_by_names(s, cuts);
+    if (cuts->count > 0)
+        COD_THEN(status, cut_by_names(s, cuts));
     if (group != NULL)
         COD_TRY(cod_group_agree(group, status, NULL));
     COD_TRY(status);

@@ -13,16 +13,13 @@ static cod_status share_a_device(const trainer *t, bool *shared)
     const int size = cod_group_size(t->group);
     const uint64_t own = trainer_device_identity(t);
     uint64_t *all = calloc((size_t)size, sizeof *all);
-    cod_status status = COD_OK;
     *shared = false;
-    if (all == NULL)
-        status = cod_fail(COD_ERR_MEMORY, "out of memory");
-    COD_TRY_GOTO(status, cleanup, cod_group_agree(t->group, status, NULL));
-    COD_TRY_GOTO(status, cleanup, cod_group_gather(t->group, &own, sizeof own, all));
-    for (int a = 0; a < size; a++)
+    cod_status status = all != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    status = cod_group_agree(t->group, status, NULL);
+    COD_THEN(status, cod_group_gather(t->group, &own, sizeof own, all));
+    for (int a = 0; a < size && status == COD_OK; a++)
         for (int b = 0; b < a; b++)
             *shared = *shared || (all[a] == all[b] && cod_group_node_of(t->group, a) == cod_group_node_of(t->group, b));
-cleanup:
     free(all);
     return status;
 }

@@ -114,9 +114,27 @@ static bool is_open_folder(const char *path, int folder)
            opened.st_ino == named.st_ino;
 }
 
-cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
+/** Another group that is ahead may prune this step, and remove the folder while it is empty: then it is created again. */
+static cod_status write_into(const char *folder, const char *path, const cod_checkpoint *checkpoint,
+                             const cod_st_text *texts, size_t text_count)
 {
     enum { TRIES = 100 };
+    cod_status status = COD_OK;
+    for (int i = 0; i < TRIES; i++) {
+        COD_TRY(cod_folder_create(folder));
+        const int opened = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, texts, text_count);
+        const bool in_place = opened >= 0 && is_open_folder(folder, opened);
+        if (opened >= 0)
+            close(opened);
+        if (status == COD_OK || in_place)
+            break;
+    }
+    return status;
+}
+
+cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
+{
     char path[4096], folder_path[4096], checksum[17];
     cod_st_text *texts = malloc((checkpoint->text_count + 1) * sizeof *texts);
     COD_REQUIRE_MEMORY(texts);
@@ -124,21 +142,9 @@ cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *fo
         memcpy(texts, checkpoint->texts, checkpoint->text_count * sizeof *texts);
     checksum_write(checksum, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count);
     texts[checkpoint->text_count] = (cod_st_text){CHECKSUM_KEY, checksum};
-    cod_status status = COD_OK;
     snprintf(folder_path, sizeof folder_path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
     part_path(path, folder, step, part);
-    /* Another group that is ahead may prune this step, and remove the folder while it is empty. */
-    for (int i = 0; i < TRIES; i++) {
-        COD_TRY_GOTO(status, end, cod_folder_create(folder_path));
-        const int opened = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count + 1);
-        const bool in_place = opened >= 0 && is_open_folder(folder_path, opened);
-        if (opened >= 0)
-            close(opened);
-        if (status == COD_OK || in_place)
-            break;
-    }
-end:
+    const cod_status status = write_into(folder_path, path, checkpoint, texts, checkpoint->text_count + 1);
     free(texts);
     return status;
 }
@@ -329,22 +335,26 @@ cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t 
     return status;
 }
 
+static cod_status clean_step(const char *folder, int64_t step, const char *part)
+{
+    char path[4096];
+    if (part != NULL) {
+        part_path(path, folder, step, part);
+        return cod_file_clean(path);
+    }
+    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    const cod_status status = cod_folder_clean(path);
+    rmdir(path); /* only when nothing is left in it */
+    return status;
+}
+
 cod_status cod_checkpoint_clean(const char *folder, const char *part)
 {
     cod_arena arena = {0};
     cod_int_list all = {0};
     cod_status status = all_steps(folder, &arena, &all);
-    for (size_t i = 0; i < all.count && status == COD_OK; i++) {
-        char path[4096];
-        if (part != NULL) {
-            part_path(path, folder, all.items[i], part);
-            status = cod_file_clean(path);
-            continue;
-        }
-        snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)all.items[i]);
-        status = cod_folder_clean(path);
-        rmdir(path); /* only when nothing is left in it */
-    }
+    for (size_t i = 0; i < all.count && status == COD_OK; i++)
+        status = clean_step(folder, all.items[i], part);
     cod_arena_clear(&arena);
     return status;
 }

@@ -26,26 +26,50 @@ static void key_of(bool test, int figure, char key[32])
     snprintf(key, 32, "%s_%d", test ? "test" : "held_out", figure);
 }
 
+static cod_status add_all(const trainer *t, const closing *c, cod_checkpoint *checkpoint)
+{
+    for (int i = 0; i < 2 * t->task->kind->figure_count; i++) {
+        char key[32];
+        key_of(i % 2, i / 2, key);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, key, (i % 2 ? &c->test : &c->held_out)->values[i / 2]));
+    }
+    for (size_t i = 0; i < NUMBERS; i++) {
+        const double value = *(const double *)((const char *)c + numbers[i].offset);
+        COD_TRY(cod_checkpoint_add_number(checkpoint, numbers[i].key, value));
+    }
+    COD_TRY(cod_checkpoint_add_text(checkpoint, "device", c->device));
+    if (c->diverged)
+        COD_TRY(cod_checkpoint_add_text(checkpoint, "diverged", "true"));
+    return trainer_save_totals(checkpoint, c->totals);
+}
+
 cod_status closing_write(const trainer *t, const closing *c)
 {
     cod_checkpoint checkpoint = {0};
-    cod_status status = COD_OK;
-    for (int i = 0; i < 2 * t->task->kind->figure_count && status == COD_OK; i++) {
-        char key[32];
-        key_of(i % 2, i / 2, key);
-        status = cod_checkpoint_add_number(&checkpoint, key, (i % 2 ? &c->test : &c->held_out)->values[i / 2]);
-    }
-    for (size_t i = 0; i < NUMBERS && status == COD_OK; i++) {
-        const double value = *(const double *)((const char *)c + numbers[i].offset);
-        status = cod_checkpoint_add_number(&checkpoint, numbers[i].key, value);
-    }
-    COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "device", c->device));
-    if (status == COD_OK && c->diverged)
-        status = cod_checkpoint_add_text(&checkpoint, "diverged", "true");
-    COD_THEN(status, trainer_save_totals(&checkpoint, c->totals));
+    cod_status status = add_all(t, c, &checkpoint);
     COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->closing_part));
     cod_checkpoint_clear(&checkpoint);
     return status;
+}
+
+static cod_status read_all(const trainer *t, const cod_st_file *file, closing *out)
+{
+    const char *device = cod_st_metadata(file, "device"); /* checkpoints of older programs do not say it */
+    snprintf(out->device, sizeof out->device, "%s", device != NULL ? device : "");
+    out->diverged = cod_st_metadata(file, "diverged") != NULL;
+    COD_TRY(trainer_load_totals(file, out->totals));
+    for (int i = 0; i < 2 * t->task->kind->figure_count; i++) {
+        char key[32];
+        key_of(i % 2, i / 2, key);
+        COD_TRY(cod_checkpoint_number(file, key, &(i % 2 ? &out->test : &out->held_out)->values[i / 2]));
+    }
+    for (size_t i = 0; i < NUMBERS; i++) {
+        double *number = (double *)((char *)out + numbers[i].offset);
+        COD_TRY(cod_checkpoint_number(file, numbers[i].key, number));
+        if (numbers[i].whole && !cod_is_whole(*number, 0, COD_WHOLE_MOST))
+            return cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no count", numbers[i].key, *number);
+    }
+    return COD_OK;
 }
 
 cod_status closing_read(const trainer *t, int group, closing *out)
@@ -54,21 +78,7 @@ cod_status closing_read(const trainer *t, int group, closing *out)
     char part[32];
     trainer_closing_part(group, part);
     COD_TRY(cod_checkpoint_open(t->checkpoints, t->context.steps, part, &file));
-    cod_status status = trainer_load_totals(file, out->totals);
-    for (int i = 0; i < 2 * t->task->kind->figure_count && status == COD_OK; i++) {
-        char key[32];
-        key_of(i % 2, i / 2, key);
-        status = cod_checkpoint_number(file, key, &(i % 2 ? &out->test : &out->held_out)->values[i / 2]);
-    }
-    for (size_t i = 0; i < NUMBERS && status == COD_OK; i++) {
-        double *number = (double *)((char *)out + numbers[i].offset);
-        status = cod_checkpoint_number(file, numbers[i].key, number);
-        if (status == COD_OK && numbers[i].whole && !cod_is_whole(*number, 0, COD_WHOLE_MOST))
-            status = cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no count", numbers[i].key, *number);
-    }
-    const char *device = cod_st_metadata(file, "device"); /* checkpoints of older programs do not say it */
-    snprintf(out->device, sizeof out->device, "%s", device != NULL ? device : "");
-    out->diverged = cod_st_metadata(file, "diverged") != NULL;
+    const cod_status status = read_all(t, file, out);
     cod_st_close(file);
     return status;
 }

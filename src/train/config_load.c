@@ -208,24 +208,28 @@ static cod_status read_groups(cod_run_config *run)
     return COD_OK;
 }
 
+static cod_status read_config(const char *path, const char *const *overrides, size_t count, bool to_train,
+                              cod_run_config *run)
+{
+    run_schema schema;
+    model_place place;
+    COD_TRY(cod_config_open(path, overrides, count, &run->config));
+    COD_TRY(make_sections(run, cod_config_arena(run->config)));
+    make_schema(&schema, run, &place);
+    COD_TRY(cod_config_apply(run->config, &schema.schema));
+    COD_TRY(read_groups(run));
+    config_check_together(run);
+    if (to_train)
+        config_check_files(run);
+    return cod_config_check(run->config);
+}
+
 static cod_status load(const char *path, const char *const *overrides, size_t count, bool to_train, cod_run_config *out)
 {
     *out = (cod_run_config){.only_group = -1};
-    run_schema schema;
-    model_place place;
-    cod_status status = COD_OK;
-    COD_TRY_GOTO(status, fail, cod_config_open(path, overrides, count, &out->config));
-    COD_TRY_GOTO(status, fail, make_sections(out, cod_config_arena(out->config)));
-    make_schema(&schema, out, &place);
-    COD_TRY_GOTO(status, fail, cod_config_apply(out->config, &schema.schema));
-    COD_TRY_GOTO(status, fail, read_groups(out));
-    config_check_together(out);
-    if (to_train)
-        config_check_files(out);
-    COD_TRY_GOTO(status, fail, cod_config_check(out->config));
-    return COD_OK;
-fail:
-    cod_run_config_clear(out);
+    const cod_status status = read_config(path, overrides, count, to_train, out);
+    if (status != COD_OK)
+        cod_run_config_clear(out);
     return status;
 }
 

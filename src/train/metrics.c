@@ -66,10 +66,8 @@ cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bo
     snprintf(metrics->events_path, sizeof metrics->events_path, "%s/exchange.%d.jsonl", folder, group);
     COD_THEN(status, drop_later_lines(metrics->events_path, from_step, &last_event));
     snprintf(path, sizeof path, "%s/tensorboard/group%d", folder, group);
-    if (status == COD_OK && tensorboard)
-        status = cod_folder_create(path);
-    if (status == COD_OK && tensorboard)
-        status = cod_tensorboard_open(path, &metrics->board);
+    if (tensorboard)
+        COD_THEN(status, cod_tensorboard_open(path, &metrics->board));
     if (status != COD_OK) {
         cod_metrics_close(metrics);
         return status;
@@ -233,8 +231,8 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
     COD_REQUIRE_MEMORY(list.items);
     collect(line, &list);
     cod_status status = write_line(metrics, line, &list);
-    if (status == COD_OK && metrics->board != NULL)
-        status = show(metrics->board, line, &list);
+    if (metrics->board != NULL)
+        COD_THEN(status, show(metrics->board, line, &list));
     free(list.items);
     return status;
 }

@@ -3,7 +3,6 @@
 
 #include "core/log.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,152 +19,6 @@ static const char *best_key(const trainer *t, char key[64])
     return key;
 }
 
-enum { STATES_MAX = 3 /**< of an optimiser */, VALUE_BYTES = sizeof(float) };
-
-/** What a state of a set is called in checkpoints: the first set's "adam_m" as ever, another's "critic.adam_m". */
-static const char *state_name(const trainer *t, int set, const char *what, char name[96])
-{
-    if (set == 0)
-        snprintf(name, 96, "%s", what);
-    else
-        snprintf(name, 96, "%s.%s", t->session.recipe.sets[set].name, what);
-    return name;
-}
-
-static int set_count(const trainer *t)
-{
-    return (int)cod_graph_set_count(t->session.weights.graph);
-}
-
-/** Values of a set: trainable ones and states. */
-static size_t set_values(const trainer *t, int set)
-{
-    const cod_set_range *range = &t->session.weights.sets[set].range;
-    return range->count + range->state_count;
-}
-
-/** Whether a state of the optimiser is of this rank's part of the values alone. */
-static bool is_of_part(const trainer *t, const char *name)
-{
-    return t->session.division.only_part && strcmp(name, "ema") != 0;
-}
-
-/** Whether such a state is put together with the other ranks' in the group's part of a checkpoint. */
-static bool is_gathered(const trainer *t, const char *name)
-{
-    const cod_strategy_division *division = t->strategy->ops->division;
-    return is_of_part(t, name) && division != NULL && division->gather != NULL;
-}
-
-/** Whether a state of the optimiser lies in the rank's own part of a checkpoint, and not in the group's. */
-static bool is_own_state(const trainer *t, const char *name)
-{
-    return is_of_part(t, name) && !is_gathered(t, name);
-}
-
-/** A set's optimiser's states, of the group or this rank's own. @param moments  those that were gathered; NULL = none */
-static cod_status save_optimiser(const trainer *t, int set, bool own, float *const *moments, cod_checkpoint *checkpoint)
-{
-    const cod_train_session *session = &t->session;
-    const char *what;
-    char name[96];
-    cod_buffer *buffer;
-    size_t bytes;
-    for (size_t i = 0; cod_optimiser_state(session->optimisers[set], i, &what, &buffer, &bytes); i++) {
-        if (is_own_state(t, what) != own)
-            continue;
-        state_name(t, set, what, name);
-        if (moments != NULL && moments[i] != NULL) {
-            COD_TRY(cod_checkpoint_add_f32(checkpoint, name, moments[i], session->weights.layout.trainable));
-            continue;
-        }
-        float *state = cod_arena_alloc(&checkpoint->arena, bytes);
-        if (state == NULL)
-            return COD_ERR_MEMORY;
-        COD_TRY(session->backend->download(session->device, NULL, state, buffer, 0, bytes));
-        COD_TRY(cod_checkpoint_add_f32(checkpoint, name, state, bytes / sizeof *state));
-    }
-    return COD_OK;
-}
-
-static cod_status save_states(const trainer *t, bool own, float *const *moments, cod_checkpoint *checkpoint)
-{
-    for (int set = 0; set < set_count(t); set++)
-        if (t->session.optimisers[set] != NULL)
-            COD_TRY(save_optimiser(t, set, own, set == 0 ? moments : NULL, checkpoint));
-    return COD_OK;
-}
-
-static cod_status load_optimiser(const trainer *t, int set, bool own, const cod_st_file *file)
-{
-    const cod_train_session *session = &t->session;
-    const char *what;
-    char name[96];
-    cod_buffer *buffer;
-    size_t bytes;
-    for (size_t i = 0; cod_optimiser_state(session->optimisers[set], i, &what, &buffer, &bytes); i++) {
-        if (is_own_state(t, what) != own)
-            continue;
-        const bool gathered = is_gathered(t, what);
-        const size_t saved = gathered ? session->weights.layout.trainable * sizeof(float) : bytes;
-        float *state = malloc(saved);
-        COD_REQUIRE_MEMORY(state);
-        cod_status status = cod_checkpoint_read(file, state_name(t, set, what, name), state, saved);
-        COD_THEN(status, session->backend->upload(session->device, NULL, buffer, 0,
-                                                  state + (gathered ? session->division.first : 0), bytes));
-        free(state);
-        COD_TRY(status);
-    }
-    return COD_OK;
-}
-
-static cod_status load_states(const trainer *t, bool own, const cod_st_file *file)
-{
-    for (int set = 0; set < set_count(t); set++)
-        if (t->session.optimisers[set] != NULL)
-            COD_TRY(load_optimiser(t, set, own, file));
-    return COD_OK;
-}
-
-/** The values of each set, in arrays of their own. @return COD_ERR_NUMERIC where one is no number */
-static cod_status save_values(trainer *t, cod_checkpoint *checkpoint)
-{
-    char name[96];
-    for (int set = 0; set < set_count(t); set++) {
-        const size_t count = set_values(t, set);
-        float *values = cod_arena_alloc(&checkpoint->arena, (count + 1) * sizeof *values);
-        if (values == NULL)
-            return COD_ERR_MEMORY;
-        if (count == 0)
-            continue;
-        COD_TRY(cod_weights_download_sets(&t->session.weights, cod_set_of(set), values));
-        /* The group learns of a bad loss two steps late: what it spoiled must not push out the last good checkpoint. */
-        for (size_t i = 0; i < count; i++)
-            if (!isfinite(values[i]))
-                return trainer_report_not_finite(t, "weights", t->context.step);
-        COD_TRY(cod_checkpoint_add_f32(checkpoint, state_name(t, set, "values", name), values, count));
-    }
-    return COD_OK;
-}
-
-static cod_status load_values(trainer *t, const cod_st_file *file)
-{
-    char name[96];
-    for (int set = 0; set < set_count(t); set++) {
-        const size_t count = set_values(t, set);
-        float *values = malloc((count + 1) * sizeof *values);
-        COD_REQUIRE_MEMORY(values);
-        cod_status status = COD_OK;
-        if (count > 0)
-            status = cod_checkpoint_read(file, state_name(t, set, "values", name), values, count * sizeof *values);
-        if (status == COD_OK && count > 0)
-            status = cod_weights_upload_sets(&t->session.weights, cod_set_of(set), values);
-        free(values);
-        COD_TRY(status);
-    }
-    return COD_OK;
-}
-
 static const char *allreduce_codec(const trainer *t)
 {
     return cod_allreduce_codec_names[t->config->train.allreduce_codec];
@@ -174,82 +27,24 @@ static const char *allreduce_codec(const trainer *t)
 /** Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them. */
 static cod_status save_group(trainer *t, float *const *moments, const double totals[TRAINER_TOTALS])
 {
-    const cod_train_context *context = &t->context;
     cod_checkpoint checkpoint = {0};
     char key[64];
-    cod_status status = COD_OK;
-    COD_TRY_GOTO(status, end, save_values(t, &checkpoint));
-    COD_TRY_GOTO(status, end, save_states(t, false, moments, &checkpoint));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "step", (double)context->step));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_number(&checkpoint, "seed", (double)t->config->root.seed));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "recipe", t->config->recipe->name));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
-    COD_TRY_GOTO(status, end, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
-    COD_TRY_GOTO(status, end, trainer_save_identity(t, &checkpoint));
-    COD_TRY_GOTO(status, end, trainer_save_totals(&checkpoint, totals));
-    status = cod_checkpoint_write(&checkpoint, t->checkpoints, context->step, t->part);
-end:
+    cod_status status = trainer_save_values(t, &checkpoint);
+    COD_THEN(status, trainer_save_states(t, false, moments, &checkpoint));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "seed", (double)t->config->root.seed));
+    COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "recipe", t->config->recipe->name));
+    COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
+    COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
+    COD_THEN(status, trainer_save_identity(t, &checkpoint));
+    COD_THEN(status, trainer_save_totals(&checkpoint, totals));
+    COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->part));
     cod_checkpoint_clear(&checkpoint);
     return status;
-}
-
-/** Bytes of the normalisation statistics where each rank of the group has its own, of the pictures that it saw; else 0. */
-static size_t own_statistics(const trainer *t)
-{
-    return cod_group_size(t->group) > 1 ? t->session.weights.layout.state * VALUE_BYTES : 0;
-}
-
-static cod_status save_statistics(trainer *t, cod_checkpoint *checkpoint)
-{
-    const cod_weights *weights = &t->session.weights;
-    const size_t bytes = own_statistics(t);
-    if (bytes == 0)
-        return COD_OK;
-    float *state = cod_arena_alloc(&checkpoint->arena, bytes);
-    COD_REQUIRE_MEMORY(state);
-    COD_TRY(cod_weights_download_states(weights, COD_ALL_SETS, state));
-    return cod_checkpoint_add_f32(checkpoint, "statistics", state, weights->layout.state);
-}
-
-/** In place of those of the group's first rank; checkpoints of earlier versions have only these. */
-static cod_status load_statistics(trainer *t, const cod_st_file *file)
-{
-    cod_weights *weights = &t->session.weights;
-    const size_t bytes = own_statistics(t);
-    if (bytes == 0 || cod_st_tensor_find(file, "statistics") == NULL)
-        return COD_OK;
-    float *state = malloc(bytes);
-    COD_REQUIRE_MEMORY(state);
-    cod_status status = cod_checkpoint_read(file, "statistics", state, bytes);
-    COD_THEN(status, cod_weights_upload_states(weights, COD_ALL_SETS, state));
-    free(state);
-    return status;
-}
-
-bool trainer_keeps_state(const trainer *t)
-{
-    const bool statistics = own_statistics(t) > 0 && cod_recipe_reads_statistics(&t->session.recipe);
-    return t->config->strategy->keeps_state || t->coded != NULL || statistics;
-}
-
-static const char residual_name[] = "allreduce_residual";
-
-static cod_status save_residual(trainer *t, cod_checkpoint *checkpoint)
-{
-    return t->coded == NULL ? COD_OK
-                            : cod_checkpoint_add_f32(checkpoint, residual_name, cod_coded_allreduce_residual(t->coded),
-                                                     t->session.weights.layout.trainable);
-}
-
-static cod_status load_residual(trainer *t, const cod_st_file *file)
-{
-    return t->coded == NULL ? COD_OK
-                            : cod_checkpoint_read(file, residual_name, cod_coded_allreduce_residual(t->coded),
-                                                  t->session.weights.layout.trainable * VALUE_BYTES);
 }
 
 static cod_status save_rank(trainer *t)
@@ -258,10 +53,10 @@ static cod_status save_rank(trainer *t)
     char part[32];
     rank_part(trainer_rank(t), part);
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
-    COD_THEN(status, save_statistics(t, &checkpoint));
-    COD_THEN(status, save_residual(t, &checkpoint));
+    COD_THEN(status, trainer_save_statistics(t, &checkpoint));
+    COD_THEN(status, trainer_save_residual(t, &checkpoint));
     COD_THEN(status, STRATEGY(t, save, &checkpoint));
-    COD_THEN(status, save_states(t, true, NULL, &checkpoint));
+    COD_THEN(status, trainer_save_states(t, true, NULL, &checkpoint));
     COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part));
     cod_checkpoint_clear(&checkpoint);
     return status;
@@ -291,38 +86,23 @@ static cod_status prune(const trainer *t)
         parts[i] = names[i];
     }
     rank_part(trainer_rank(t), part);
-    if (status == COD_OK && trainer_keeps_state(t))
-        status = cod_checkpoint_prune(t->checkpoints, part, parts, count, keep);
-    if (status == COD_OK && t->leader)
-        status = cod_checkpoint_prune(t->checkpoints, t->closing_part, parts, count, keep);
-    if (status == COD_OK && t->leader)
-        status = cod_checkpoint_prune(t->checkpoints, t->part, parts, count, keep);
+    if (trainer_keeps_state(t))
+        COD_THEN(status, cod_checkpoint_prune(t->checkpoints, part, parts, count, keep));
+    if (t->leader) {
+        COD_THEN(status, cod_checkpoint_prune(t->checkpoints, t->closing_part, parts, count, keep));
+        COD_THEN(status, cod_checkpoint_prune(t->checkpoints, t->part, parts, count, keep));
+    }
     free(names);
     free(parts);
     return status;
-}
-
-/** Room for the moments of all ranks, on the one that saves them. */
-static cod_status make_room(const trainer *t, cod_arena *arena, float *moments[STATES_MAX])
-{
-    const char *name;
-    cod_buffer *buffer;
-    size_t bytes;
-    for (size_t i = 0; cod_optimiser_state(t->session.optimisers[0], i, &name, &buffer, &bytes); i++) {
-        if (!t->leader || !is_gathered(t, name))
-            continue;
-        moments[i] = cod_arena_alloc(arena, t->session.weights.layout.trainable * sizeof *moments[i]);
-        COD_REQUIRE_MEMORY(moments[i]);
-    }
-    return COD_OK;
 }
 
 /** The group's part of a checkpoint, with what ranks hold apart put together. */
 static cod_status save_whole(trainer *t, const double totals[TRAINER_TOTALS])
 {
     cod_arena arena = {0};
-    float *moments[STATES_MAX] = {NULL};
-    cod_status status = cod_group_agree(t->group, make_room(t, &arena, moments), NULL);
+    float *moments[TRAINER_STATES_MAX] = {NULL};
+    cod_status status = cod_group_agree(t->group, trainer_make_room(t, &arena, moments), NULL);
     COD_THEN(status, trainer_gather(t, moments));
     COD_THEN(status, cod_group_agree(t->group, t->leader ? save_group(t, moments, totals) : COD_OK, NULL));
     cod_arena_clear(&arena);
@@ -361,30 +141,26 @@ static size_t needed_parts(const trainer *t, bool all, char names[][32], const c
     return count;
 }
 
+/** Groups go on alone, each from its own newest checkpoint; only a replay needs one step common to all. Leader. */
+static cod_status find_newest(const trainer *t, int64_t *step)
+{
+    const size_t capacity = 2 * (size_t)cod_comm_size(t->context.comm);
+    cod_arena arena = {0};
+    char(*names)[32] = cod_arena_alloc(&arena, capacity * sizeof *names);
+    const char **parts = cod_arena_alloc(&arena, capacity * sizeof *parts);
+    cod_status status = names != NULL && parts != NULL ? COD_OK : COD_ERR_MEMORY;
+    COD_THEN(status,
+             cod_checkpoint_newest(t->checkpoints, parts, needed_parts(t, trainer_in_step(t), names, parts, capacity),
+                                   INT64_MAX, step));
+    cod_arena_clear(&arena);
+    return status;
+}
+
 /** The newest step that can be resumed from, or -1; the same on all ranks of the group. */
 static cod_status newest_step(trainer *t, int64_t *step)
 {
-    cod_arena arena = {0};
-    cod_status status = COD_OK;
-    int64_t newest = -1;
-    double found = -1;
-    if (t->leader) {
-        const size_t capacity = 2 * (size_t)cod_comm_size(t->context.comm);
-        char(*names)[32] = cod_arena_alloc(&arena, capacity * sizeof *names);
-        const char **parts = cod_arena_alloc(&arena, capacity * sizeof *parts);
-        if (names == NULL || parts == NULL)
-            status = COD_ERR_MEMORY;
-        /* Groups go on alone, each from its own newest checkpoint; only a replay needs one step common to all. */
-        COD_THEN(status, cod_checkpoint_newest(t->checkpoints, parts,
-                                               needed_parts(t, trainer_in_step(t), names, parts, capacity), INT64_MAX,
-                                               &newest));
-        found = (double)newest;
-    }
-    cod_arena_clear(&arena);
-    COD_TRY(cod_group_agree(t->group, status, NULL));
-    COD_TRY(cod_group_broadcast(t->group, &found, sizeof found, 0));
-    *step = (int64_t)found;
-    return COD_OK;
+    COD_TRY(cod_group_agree(t->group, t->leader ? find_newest(t, step) : COD_OK, NULL));
+    return cod_group_broadcast(t->group, step, sizeof *step, 0);
 }
 
 /** Ranks must be divided into groups as they were, where each has a state of its own. `group` is the one that wrote. */
@@ -453,13 +229,13 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     char key[64];
     int64_t step;
     COD_TRY(check_same_run(t, cod_group_index(t->group), file));
-    COD_TRY(load_values(t, file));
-    COD_TRY(load_states(t, false, file));
-    for (int set = 0; set < set_count(t); set++)
+    COD_TRY(trainer_load_values(t, file));
+    COD_TRY(trainer_load_states(t, false, file));
+    for (int set = 0; set < (int)cod_graph_set_count(t->session.weights.graph); set++)
         if (t->session.optimisers[set] != NULL)
             cod_optimiser_mark_restored(t->session.optimisers[set]);
-    if (cod_st_metadata(file, best_key(t, key)) !=
-        NULL) /* else eval.best was another figure: no model is the best by this one yet */
+    /* Else eval.best was another figure: no model is the best by this one yet. */
+    if (cod_st_metadata(file, best_key(t, key)) != NULL)
         COD_TRY(cod_checkpoint_number(file, key, &t->best_quality.values[0]));
     COD_TRY(cod_checkpoint_whole(file, "step", 0, &step));
     if (t->leader)
@@ -474,24 +250,36 @@ static cod_status cannot_resume(const trainer *t, int64_t step, cod_status statu
                            (long long)step, t->checkpoints);
 }
 
-static cod_status load_step(trainer *t, int64_t step)
+static cod_status load_group_part(trainer *t, int64_t step)
 {
     cod_st_file *file = NULL;
-    cod_status status = cod_checkpoint_open(t->checkpoints, step, t->part, &file);
-    COD_THEN(status, load_group(t, file));
+    COD_TRY(cod_checkpoint_open(t->checkpoints, step, t->part, &file));
+    const cod_status status = load_group(t, file);
     cod_st_close(file);
-    file = NULL;
-    if (trainer_keeps_state(t)) {
-        char part[32];
-        rank_part(trainer_rank(t), part);
-        COD_THEN(status, cod_checkpoint_open(t->checkpoints, step, part, &file));
-        COD_THEN(status, load_statistics(t, file));
-        COD_THEN(status, load_residual(t, file));
-        status = cod_group_agree(t->group, status, NULL);
-        COD_THEN(status, STRATEGY(t, load, &t->context, file));
-        COD_THEN(status, load_states(t, true, file));
-        cod_st_close(file);
-    }
+    return status;
+}
+
+/** The group's ranks agree before the strategy loads. @param status  of the group's part on this rank */
+static cod_status load_rank_part(trainer *t, int64_t step, cod_status status)
+{
+    cod_st_file *file = NULL;
+    char part[32];
+    rank_part(trainer_rank(t), part);
+    COD_THEN(status, cod_checkpoint_open(t->checkpoints, step, part, &file));
+    COD_THEN(status, trainer_load_statistics(t, file));
+    COD_THEN(status, trainer_load_residual(t, file));
+    status = cod_group_agree(t->group, status, NULL);
+    COD_THEN(status, STRATEGY(t, load, &t->context, file));
+    COD_THEN(status, trainer_load_states(t, true, file));
+    cod_st_close(file);
+    return status;
+}
+
+static cod_status load_step(trainer *t, int64_t step)
+{
+    cod_status status = load_group_part(t, step);
+    if (trainer_keeps_state(t))
+        status = load_rank_part(t, step, status);
     return status == COD_OK ? COD_OK : cannot_resume(t, step, status);
 }
 
@@ -504,17 +292,15 @@ static cod_status check_other_groups(const trainer *t)
     static const char *const parts[] = {"group-0"};
     int64_t newest;
     cod_st_file *file = NULL;
-    cod_status status = cod_checkpoint_newest(t->checkpoints, parts, 1, INT64_MAX, &newest);
-    if (status == COD_OK && newest >= 0) {
-        status = cod_checkpoint_open(t->checkpoints, newest, parts[0], &file);
-        if (status == COD_OK)
-            status = check_same_run(t, 0, file);
-        else if (status == COD_ERR_IO && t->config->only_group >= 0)
-            status = COD_OK; /* its job has just pruned it */
-        cod_st_close(file);
-        status = status == COD_OK ? COD_OK : cannot_resume(t, newest, status);
-    }
-    return status;
+    COD_TRY(cod_checkpoint_newest(t->checkpoints, parts, 1, INT64_MAX, &newest));
+    if (newest < 0)
+        return COD_OK;
+    cod_status status = cod_checkpoint_open(t->checkpoints, newest, parts[0], &file);
+    if (status == COD_ERR_IO && t->config->only_group >= 0)
+        return COD_OK; /* its job has just pruned it */
+    COD_THEN(status, check_same_run(t, 0, file));
+    cod_st_close(file);
+    return status == COD_OK ? COD_OK : cannot_resume(t, newest, status);
 }
 
 /** What was saved after the step gone on from must not be taken for newer than what is to come. */
@@ -547,10 +333,10 @@ cod_status trainer_resume(trainer *t)
     if (newest < 0 && t->config->checkpoint.resume == COD_RESUME_MUST)
         status = cod_fail(COD_ERR_ARGUMENT, "there is no checkpoint%s to resume from in '%s'",
                           t->config->only_group >= 0 ? " of this group" : "", t->checkpoints);
-    if (status == COD_OK && step >= 0)
-        status = load_step(t, step);
-    if (status == COD_OK && step < 0 && t->leader && t->config->checkpoint.resume != COD_RESUME_NEVER)
-        status = check_other_groups(t);
+    if (step >= 0)
+        COD_THEN(status, load_step(t, step));
+    else if (t->leader && t->config->checkpoint.resume != COD_RESUME_NEVER)
+        COD_THEN(status, check_other_groups(t));
     COD_TRY(cod_group_agree(world, status, NULL));
     COD_TRY(cod_group_agree(world, discard_later(t, step), NULL));
     if (step >= 0 && t->leader)

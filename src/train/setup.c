@@ -335,15 +335,15 @@ cod_status trainer_set_up(trainer *t)
             cod_fail(COD_ERR_ARGUMENT,
                      "the run is at step %lld already, train.steps asks for %lld (checkpoint.resume=never starts anew)",
                      (long long)context->step, (long long)context->steps);
-    if (status == COD_OK && trainer_trains(t))
-        status = start_loader(t);
+    if (trainer_trains(t))
+        COD_THEN(status, start_loader(t));
     COD_THEN(status, open_trace(t));
-    if (status == COD_OK && t->leader)
-        status = cod_metrics_open(t->folder, cod_group_index(t->group), context->step, t->config->log.tensorboard,
-                                  &t->metrics);
+    if (t->leader)
+        COD_THEN(status, cod_metrics_open(t->folder, cod_group_index(t->group), context->step,
+                                          t->config->log.tensorboard, &t->metrics));
     context->metrics = t->metrics;
-    if (status == COD_OK && cod_comm_rank(context->comm) == 0)
-        status = trainer_claim_folder(t);
+    if (cod_comm_rank(context->comm) == 0)
+        COD_THEN(status, trainer_claim_folder(t));
     return cod_group_agree(world, status, NULL);
 }
 

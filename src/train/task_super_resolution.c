@@ -128,34 +128,48 @@ static void paste(cod_image *sheet, int64_t column, const cod_image *from, int64
                    3);
 }
 
+/** Four pictures side by side: the low one, enlarged without interpolation, and three of one size. */
+static cod_status draw_sheet(const cod_image *low, const cod_image *bicubic, const cod_image *ours,
+                             const cod_image *truth, cod_image *sheet)
+{
+    enum { GAP = 8 };
+    COD_TRY(cod_image_init(sheet, 4 * truth->width + 3 * GAP, truth->height, 3, 8));
+    memset(sheet->pixels, 255, cod_image_bytes(sheet));
+    const cod_image *const columns[] = {low, bicubic, ours, truth};
+    for (int i = 0; i < 4; i++)
+        paste(sheet, i * (truth->width + GAP), columns[i], i == 0 ? truth->width / low->width : 1);
+    return COD_OK;
+}
+
+/** Adds the picture that was written to `path` to the metrics. */
+static cod_status report_sample(const cod_task_evaluation *what, size_t index, const char *path, const cod_image *sheet)
+{
+    void *png = NULL;
+    size_t bytes = 0;
+    char tag[32];
+    cod_status status = cod_file_read(path, 256u << 20, &png, &bytes);
+    snprintf(tag, sizeof tag, "sample/%zu", index);
+    if (what->metrics != NULL)
+        COD_THEN(status,
+                 cod_metrics_image(what->metrics, what->step, tag, (int)sheet->width, (int)sheet->height, png, bytes));
+    free(png);
+    return status;
+}
+
 /** samples/step-S-group-G-I.png: low, bicubic, ours and truth side by side. */
 static cod_status write_sample(super_resolution *s, const cod_task_evaluation *what, size_t index, const cod_image *low,
                                const cod_image *ours, const cod_image *truth)
 {
-    enum { GAP = 8 };
     char path[4096];
     cod_image sheet = {0}, bicubic = {0};
-    cod_status status = COD_OK;
     snprintf(path, sizeof path, "%s/samples", what->folder);
     COD_TRY(cod_folder_create(path));
-    COD_TRY_GOTO(status, end, cod_upscaler_run(s->bicubic, low, NULL, NULL, &bicubic));
-    COD_TRY_GOTO(status, end, cod_image_init(&sheet, 4 * truth->width + 3 * GAP, truth->height, 3, 8));
-    memset(sheet.pixels, 255, cod_image_bytes(&sheet));
-    const cod_image *const columns[] = {low, &bicubic, ours, truth};
-    for (int i = 0; i < 4; i++)
-        paste(&sheet, i * (truth->width + GAP), columns[i], i == 0 ? truth->width / low->width : 1);
     snprintf(path, sizeof path, "%s/samples/step-%07lld-group-%d-%zu.png", what->folder, (long long)what->step,
              what->group, index);
-    COD_TRY_GOTO(status, end, cod_image_write_png(path, &sheet));
-    void *png = NULL;
-    size_t bytes = 0;
-    COD_TRY_GOTO(status, end, cod_file_read(path, 256u << 20, &png, &bytes));
-    char tag[32];
-    snprintf(tag, sizeof tag, "sample/%zu", index);
-    if (what->metrics != NULL)
-        status = cod_metrics_image(what->metrics, what->step, tag, (int)sheet.width, (int)sheet.height, png, bytes);
-    free(png);
-end:
+    cod_status status = cod_upscaler_run(s->bicubic, low, NULL, NULL, &bicubic);
+    COD_THEN(status, draw_sheet(low, &bicubic, ours, truth, &sheet));
+    COD_THEN(status, cod_image_write_png(path, &sheet));
+    COD_THEN(status, report_sample(what, index, path, &sheet));
     cod_image_clear(&sheet);
     cod_image_clear(&bicubic);
     return status;
@@ -255,28 +269,32 @@ static void take_figures(const cod_train_task_kind *kind, cod_evaluated *mean, c
                 out->values[i] = *cod_evaluated_value(f, mean);
 }
 
-/** Means over the first `count` pictures of a split. */
-static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality *mean)
+/** w->items and w->results have room for `count`. */
+static cod_status evaluate_items(eval_work *w, size_t count, cod_task_quality *mean)
 {
     const cod_staged staged = {w, read_picture, upscale_picture, judge_picture, NULL};
     super_resolution *s = w->s;
     cod_evaluated all = cod_evaluated_unknown("mean");
+    for (size_t i = 0; i < count; i++)
+        w->results[i] = cod_evaluated_unknown(NULL);
+    const cod_status status = cod_staged_run(&staged, count, s->threads);
+    for (size_t i = 0; i < count; i++)
+        clear_picture(&w->items[i]);
+    if (s->validator != NULL)
+        cod_degrader_trim(s->validator);
+    COD_TRY(status);
+    cod_evaluated_mean(w->results, count, &all);
+    take_figures(s->base.kind, &all, mean);
+    return COD_OK;
+}
+
+/** Means over the first `count` pictures of a split. */
+static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality *mean)
+{
     w->items = calloc(count, sizeof *w->items);
     w->results = calloc(count, sizeof *w->results);
     cod_status status = w->items != NULL && w->results != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; status == COD_OK && i < count; i++)
-        w->results[i] = cod_evaluated_unknown(NULL);
-    if (status == COD_OK) {
-        status = cod_staged_run(&staged, count, s->threads);
-        for (size_t i = 0; i < count; i++)
-            clear_picture(&w->items[i]);
-        if (s->validator != NULL)
-            cod_degrader_trim(s->validator);
-    }
-    if (status == COD_OK) {
-        cod_evaluated_mean(w->results, count, &all);
-        take_figures(s->base.kind, &all, mean);
-    }
+    COD_THEN(status, evaluate_items(w, count, mean));
     free(w->items);
     free(w->results);
     return status;

@@ -171,8 +171,26 @@ COD_MUST_CHECK cod_status trainer_claim_folder(trainer *t);
 /** Whether all steps are done and the summary was written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_look_whether_finished(trainer *t);
 
-/** Whether each rank writes a part of checkpoints of its own. */
+enum { TRAINER_STATES_MAX = 3 /**< of an optimiser */ };
+
+/** saved_state.c: whether each rank writes a part of checkpoints of its own. */
 bool trainer_keeps_state(const trainer *t);
+/** The values of each set, in arrays of their own. @return COD_ERR_NUMERIC where one is no number */
+COD_MUST_CHECK cod_status trainer_save_values(trainer *t, cod_checkpoint *checkpoint);
+COD_MUST_CHECK cod_status trainer_load_values(trainer *t, const cod_st_file *file);
+/** The optimisers' states of the group, or this rank's own. @param moments  those that were gathered; NULL = none */
+COD_MUST_CHECK cod_status trainer_save_states(const trainer *t, bool own, float *const *moments,
+                                              cod_checkpoint *checkpoint);
+COD_MUST_CHECK cod_status trainer_load_states(const trainer *t, bool own, const cod_st_file *file);
+/** Room for the moments of all ranks, on the one that saves them. @param[out] moments  in `arena`; others stay as they are */
+COD_MUST_CHECK cod_status trainer_make_room(const trainer *t, cod_arena *arena, float *moments[TRAINER_STATES_MAX]);
+/** The rank's own normalisation statistics, where it has any; loaded in place of the first rank's. Older checkpoints have only those. */
+COD_MUST_CHECK cod_status trainer_save_statistics(trainer *t, cod_checkpoint *checkpoint);
+COD_MUST_CHECK cod_status trainer_load_statistics(trainer *t, const cod_st_file *file);
+/** What coded averages have rounded off, where there are any. */
+COD_MUST_CHECK cod_status trainer_save_residual(trainer *t, cod_checkpoint *checkpoint);
+COD_MUST_CHECK cod_status trainer_load_residual(trainer *t, const cod_st_file *file);
+
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration wants that. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);

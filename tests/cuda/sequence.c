@@ -193,22 +193,26 @@ static cod_status add_reduce(sequence *s, const sequence_case *which, const cod_
     return add_slope(s, "dslope", which->reduce, which->by_channel, c, FILL_STATISTICS, &op->outputs[4]);
 }
 
+static cod_status add_all(sequence *s, const sequence_case *which, bool exact, uint64_t seed)
+{
+    if (which->applies)
+        COD_TRY(add_apply(s, which));
+    COD_TRY(add_conv(s, which));
+    const cod_view y = s->ops[s->count - 1].outputs[0];
+    if (which->reduces)
+        COD_TRY(which->backward ? add_reduce(s, which, &y) : add_statistics(s, &y));
+    mark_outputs(s);
+    for (size_t t = 0; t < s->tensor_count; t++)
+        COD_TRY(fill_tensor(s, t, which, exact, seed));
+    return COD_OK;
+}
+
 cod_status sequence_init(sequence *s, cod_test_device on, const sequence_case *which, bool exact, uint64_t seed)
 {
     *s = (sequence){.on = on};
-    cod_status status = COD_OK;
-    if (which->applies)
-        COD_TRY_GOTO(status, failed, add_apply(s, which));
-    COD_TRY_GOTO(status, failed, add_conv(s, which));
-    const cod_view y = s->ops[s->count - 1].outputs[0];
-    if (which->reduces)
-        COD_TRY_GOTO(status, failed, which->backward ? add_reduce(s, which, &y) : add_statistics(s, &y));
-    mark_outputs(s);
-    for (size_t t = 0; t < s->tensor_count; t++)
-        COD_TRY_GOTO(status, failed, fill_tensor(s, t, which, exact, seed));
-    return COD_OK;
-failed:
-    sequence_clear(s);
+    const cod_status status = add_all(s, which, exact, seed);
+    if (status != COD_OK)
+        sequence_clear(s);
     return status;
 }
 

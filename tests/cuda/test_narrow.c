@@ -122,17 +122,15 @@ static cod_status check_bits(cod_test_device on, uint64_t on_seed, cod_test_devi
                              const cod_op *op, bool exact)
 {
     cod_test_op a = {.plan = NULL}, b = {.plan = NULL};
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&a, on, op));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&b, other, op));
-    COD_TRY_GOTO(status, cleanup, exact ? write_exact(&a, on_seed) : cod_test_op_randomise(&a, on_seed, false));
-    COD_TRY_GOTO(status, cleanup, exact ? write_exact(&b, on_seed) : cod_test_op_randomise(&b, on_seed, false));
+    cod_status status = cod_test_op_init(&a, on, op);
+    COD_THEN(status, cod_test_op_init(&b, other, op));
+    COD_THEN(status, exact ? write_exact(&a, on_seed) : cod_test_op_randomise(&a, on_seed, false));
+    COD_THEN(status, exact ? write_exact(&b, on_seed) : cod_test_op_randomise(&b, on_seed, false));
     cod_emulated_set_seed(on_seed);
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&a));
+    COD_THEN(status, cod_test_op_run(&a));
     cod_emulated_set_seed(other_seed);
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&b));
-    status = compare(&a, &b);
-cleanup:
+    COD_THEN(status, cod_test_op_run(&b));
+    COD_THEN(status, compare(&a, &b));
     cod_test_op_clear(&a);
     cod_test_op_clear(&b);
     return status;

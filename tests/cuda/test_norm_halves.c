@@ -53,8 +53,7 @@ static cod_status check_sums(const cod_view *sums, cod_test_op *test)
     cod_status status = read != NULL && parameters != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
     COD_THEN(status, test_cuda.backend->download(test_cuda.device, NULL, read, sums->buffer, sums->offset,
                                                  (size_t)channels * 2 * sizeof *read));
-    if (status == COD_OK)
-        status = cod_test_op_read(test, Y + 1, parameters + channels); /* dgamma is the sum of g·x^ */
+    COD_THEN(status, cod_test_op_read(test, Y + 1, parameters + channels)); /* dgamma is the sum of g·x^ */
     COD_THEN(status, cod_test_op_read(test, Y + 2, parameters));
     for (int64_t i = 0; i < 2 * channels && status == COD_OK; i++)
         if ((double)read[i] != parameters[i])
@@ -72,9 +71,8 @@ static cod_status run_backward(cod_test_op *test, int where)
     const cod_backend *cuda = test_cuda.backend;
     const int64_t channels = in[0].shape.c;
     cod_buffer *sums = NULL, *own = NULL;
-    cod_status status;
     COD_TRY(cuda->buffer_create(test_cuda.device, (size_t)channels * 2 * sizeof(float), &sums));
-    COD_TRY_GOTO(status, cleanup, cuda->buffer_create(test_cuda.device, cod_view_span_bytes(&in[1]), &own));
+    cod_status status = cuda->buffer_create(test_cuda.device, cod_view_span_bytes(&in[1]), &own);
     cod_view g = in[1];
     if (where == 1)
         g = (cod_view){own, 0, in[1].dtype, in[1].shape, in[1].pixel_stride};
@@ -89,11 +87,10 @@ static cod_status run_backward(cod_test_op *test, int where)
                           .accumulate = whole->accumulate,
                           .inputs = {in[0], g, in[2], in[4], in[5], rows},
                           .outputs = {out[0]}};
-    COD_TRY_GOTO(status, cleanup, run(&reduce));
-    COD_TRY_GOTO(status, cleanup, run(&apply));
+    COD_THEN(status, run(&reduce));
+    COD_THEN(status, run(&apply));
     if (!whole->accumulate)
-        status = check_sums(&rows, test);
-cleanup:
+        COD_THEN(status, check_sums(&rows, test));
     cuda->buffer_destroy(test_cuda.device, own);
     cuda->buffer_destroy(test_cuda.device, sums);
     return status;
@@ -120,16 +117,13 @@ static cod_status compare(cod_test_op *expected, cod_test_op *actual, cod_tolera
 static cod_status check(const cod_op *op, uint64_t seed, cod_tolerance tolerance)
 {
     cod_test_op expected = {.plan = NULL}, actual = {.plan = NULL};
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&expected, test_ref, op));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&actual, test_cuda, op));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&expected, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&actual, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&expected));
-    COD_TRY_GOTO(status, cleanup,
-                 op->kind == COD_OP_NORM_TRAIN ? run_forward(&actual.op) : run_backward(&actual, (int)(seed % 3)));
-    status = compare(&expected, &actual, tolerance);
-cleanup:
+    cod_status status = cod_test_op_init(&expected, test_ref, op);
+    COD_THEN(status, cod_test_op_init(&actual, test_cuda, op));
+    COD_THEN(status, cod_test_op_randomise(&expected, seed, false));
+    COD_THEN(status, cod_test_op_randomise(&actual, seed, false));
+    COD_THEN(status, cod_test_op_run(&expected));
+    COD_THEN(status, op->kind == COD_OP_NORM_TRAIN ? run_forward(&actual.op) : run_backward(&actual, (int)(seed % 3)));
+    COD_THEN(status, compare(&expected, &actual, tolerance));
     cod_test_op_clear(&expected);
     cod_test_op_clear(&actual);
     return status;

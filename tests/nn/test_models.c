@@ -220,6 +220,14 @@ static const test_network networks[] = {
 };
 enum { NETWORKS = sizeof networks / sizeof networks[0] };
 
+/** @param[out] grads  [trainable], new; `count` of them */
+static cod_status copy_grads(test_net *net, double **grads, size_t *count)
+{
+    *count = net->weights.layout.trainable;
+    *grads = net_new(*count);
+    return net_read_grads(net, *grads);
+}
+
 /** Builds, compiles and checks; the gradients [trainable] come back where asked for. */
 static cod_status check_network(const test_network *network, const cod_backend *backend, bool no_fusion,
                                 bool differences, double **grads, size_t *count)
@@ -234,17 +242,12 @@ static cod_status check_network(const test_network *network, const cod_backend *
         .activation = COD_F64, .inputs = &shape, .input_count = 1, .bucket_bytes = 1024, .no_fusion = no_fusion};
     test_net net;
     net_check check;
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, net_init(&net, backend, graph, &options, &spec, 1, 11));
+    cod_status status = net_init(&net, backend, graph, &options, &spec, 1, 11);
     if (differences)
-        COD_TRY_GOTO(status, cleanup, net_check_gradients(&net, &spec, 11, &check));
-    COD_TRY_GOTO(status, cleanup, net_run(&net, "train"));
-    if (grads != NULL) {
-        *count = net.weights.layout.trainable;
-        *grads = net_new(*count);
-        status = net_read_grads(&net, *grads);
-    }
-cleanup:
+        COD_THEN(status, net_check_gradients(&net, &spec, 11, &check));
+    COD_THEN(status, net_run(&net, "train"));
+    if (grads != NULL)
+        COD_THEN(status, copy_grads(&net, grads, count));
     net_clear(&net);
     cod_graph_destroy(graph);
     cod_arena_clear(&arena);

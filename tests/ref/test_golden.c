@@ -18,8 +18,8 @@ static cod_status run_case(cod_test_device on, const golden_case *golden, cod_dt
     cod_status status = COD_OK;
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++)
         if (golden->values[slot] != NULL)
-            COD_TRY_GOTO(status, cleanup, cod_test_op_write(&test, slot, golden->values[slot]));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&test));
+            COD_THEN(status, cod_test_op_write(&test, slot, golden->values[slot]));
+    COD_THEN(status, cod_test_op_run(&test));
     for (size_t slot = COD_OP_MAX_INPUTS; slot < COD_TEST_SLOTS && status == COD_OK; slot++) {
         if (golden->expected[slot] == NULL)
             continue;
@@ -31,7 +31,6 @@ static cod_status run_case(cod_test_device on, const golden_case *golden, cod_dt
         if (status != COD_OK)
             status = cod_fail_prefix(status, "%s, %s, slot %zu", golden->name, cod_dtype_name(dtype), slot);
     }
-cleanup:
     cod_test_op_clear(&test);
     return status;
 }

@@ -210,29 +210,53 @@ static cod_status run_backward(cod_test_op *backward, cod_test_op *forward, cons
     return status;
 }
 
+enum { U = 1, NEXT_U = Y + 2 }; /* of spectral normalisation */
+
+/** @param u, next  [slot_count(U)], overwritten */
+static cod_status iterate(cod_test_op *forward, double *u, double *next, bool *settled)
+{
+    enum { STEPS_MOST = 300 };
+    const int64_t count = slot_count(forward, U);
+    double change = 1;
+    COD_TRY(cod_test_op_read(forward, U, u));
+    for (int step = 0; step < STEPS_MOST && change > 1e-10; step++) {
+        change = 0;
+        COD_TRY(cod_test_op_run(forward));
+        COD_TRY(cod_test_op_read(forward, NEXT_U, next));
+        for (int64_t i = 0; i < count; i++)
+            change = fmax(change, fabs(next[i] - u[i]));
+        memcpy(u, next, (size_t)count * sizeof *u);
+        COD_TRY(cod_test_op_write(forward, U, u));
+    }
+    *settled = change <= 1e-10;
+    return COD_OK;
+}
+
 /**
  * Lets spectral normalisation's u come to rest: there the gradient, which takes the singular vectors for constants, is that of the op.
  * *settled: whether it did, which takes long where the two largest singular values are close.
  */
 static cod_status settle(cod_test_op *forward, bool *settled)
 {
-    enum { STEPS_MOST = 300, U = 1, NEXT_U = Y + 2 };
-    const int64_t count = slot_count(forward, U);
-    double *u = new_values(count), *next = new_values(count), change = 1;
-    cod_status status = cod_test_op_read(forward, U, u);
-    for (int step = 0; step < STEPS_MOST && change > 1e-10 && status == COD_OK; step++) {
-        change = 0;
-        COD_TRY_GOTO(status, cleanup, cod_test_op_run(forward));
-        COD_TRY_GOTO(status, cleanup, cod_test_op_read(forward, NEXT_U, next));
-        for (int64_t i = 0; i < count; i++)
-            change = fmax(change, fabs(next[i] - u[i]));
-        memcpy(u, next, (size_t)count * sizeof *u);
-        COD_TRY_GOTO(status, cleanup, cod_test_op_write(forward, U, u));
-    }
-    *settled = change <= 1e-10;
-cleanup:
+    double *u = new_values(slot_count(forward, U)), *next = new_values(slot_count(forward, U));
+    const cod_status status = iterate(forward, u, next, settled);
     free(u);
     free(next);
+    return status;
+}
+
+static cod_status compare_gradients(const gradient_rule *rule, cod_test_op *forward, cod_test_op *backward,
+                                    const double *r, uint64_t seed, fault planted)
+{
+    double *grads[COD_OP_MAX_OUTPUTS] = {NULL}, *y = new_values(slot_count(forward, Y)), loss;
+    cod_status status = loss_of(forward, r, y, &loss);
+    COD_THEN(status, run_backward(backward, forward, rule_inputs(rule, &forward->op), r, seed, planted, grads));
+    for (size_t i = 0; rule->grads[i] && status == COD_OK; i++)
+        if (grads[i] != NULL)
+            status = compare_differences(forward, source_slot(rule->grads[i]), grads[i], r, seed);
+    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
+        free(grads[i]);
+    free(y);
     return status;
 }
 
@@ -245,30 +269,17 @@ static cod_status check_rule(const gradient_rule *rule, uint64_t seed, fault pla
         return COD_OK;
     const cod_op backward_op = backward_description(rule, &description, seed, planted);
     cod_test_op forward, backward = {.plan = NULL};
-    double *grads[COD_OP_MAX_OUTPUTS] = {NULL};
     COD_TRY(cod_test_op_init(&forward, ref, &description));
-    double *r = cod_test_random_values(&description, Y, seed + 1000, false), *y = new_values(slot_count(&forward, Y));
-    double loss;
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&backward, ref, &backward_op));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&forward, seed, true));
+    double *r = cod_test_random_values(&description, Y, seed + 1000, false);
+    cod_status status = cod_test_op_init(&backward, ref, &backward_op);
+    COD_THEN(status, cod_test_op_randomise(&forward, seed, true));
     if (rule->forward == COD_OP_SPECTRAL_NORM)
-        COD_TRY_GOTO(status, cleanup, settle(&forward, checked));
-    if (!*checked)
-        goto cleanup;
-    COD_TRY_GOTO(status, cleanup, loss_of(&forward, r, y, &loss));
-    COD_TRY_GOTO(status, cleanup,
-                 run_backward(&backward, &forward, rule_inputs(rule, &description), r, seed, planted, grads));
-    for (size_t i = 0; rule->grads[i] && status == COD_OK; i++)
-        if (grads[i] != NULL)
-            status = compare_differences(&forward, source_slot(rule->grads[i]), grads[i], r, seed);
-cleanup:
+        COD_THEN(status, settle(&forward, checked));
+    if (*checked)
+        COD_THEN(status, compare_gradients(rule, &forward, &backward, r, seed, planted));
     cod_test_op_clear(&backward);
     cod_test_op_clear(&forward);
-    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
-        free(grads[i]);
     free(r);
-    free(y);
     return status == COD_OK ? COD_OK
                             : cod_fail_prefix(status, "%s, seed %" PRIu64, cod_op_kind_name(rule->backward), seed);
 }
@@ -348,17 +359,16 @@ static cod_status check_loss(uint64_t seed, const double factors[SIDES], cod_los
     for (size_t side = 0; side < SIDES; side++)
         description.outputs[1 + side] = description.inputs[side]; /* total variation has no target */
     cod_test_op test;
-    cod_status status;
     COD_TRY(cod_test_op_init(&test, ref, &description));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&test, seed, true));
+    cod_status status = cod_test_op_randomise(&test, seed, true);
     if (test.buffers[2] != NULL)
-        COD_TRY_GOTO(status, cleanup, cod_test_op_read(&test, 2, &weight));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&test));
+        COD_THEN(status, cod_test_op_read(&test, 2, &weight));
+    COD_THEN(status, cod_test_op_run(&test));
     for (size_t side = 0; side < SIDES; side++) {
         if (test.buffers[side] == NULL)
             continue;
         gradients[side] = new_values(slot_count(&test, side));
-        COD_TRY_GOTO(status, cleanup, read_loss_gradient(&test, 1 + side, seed, gradients[side]));
+        COD_THEN(status, read_loss_gradient(&test, 1 + side, seed, gradients[side]));
     }
     const double r = description.attr.alpha * weight;
     for (size_t side = 0; side < SIDES && gradients[side] != NULL && status == COD_OK; side++) {
@@ -366,7 +376,6 @@ static cod_status check_loss(uint64_t seed, const double factors[SIDES], cod_los
             gradients[side][i] *= factors[side];
         status = compare_differences(&test, side, gradients[side], &r, seed);
     }
-cleanup:
     cod_test_op_clear(&test);
     for (size_t side = 0; side < SIDES; side++)
         free(gradients[side]);
@@ -472,10 +481,10 @@ static cod_status check_halves(uint64_t seed, fault planted, int faulty, bool *c
     double *y = new_values(slot_count(&forward, Y));
     cod_status status = COD_OK;
     for (size_t h = 0; h < HALVES; h++)
-        COD_TRY_GOTO(status, cleanup, cod_test_op_init(&halves[h], ref, &ops[h]));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&forward, seed, true));
-    COD_TRY_GOTO(status, cleanup, loss_of(&forward, r, y, &loss));
-    COD_TRY_GOTO(status, cleanup, run_halves(&forward, halves, r, planted, faulty));
+        COD_THEN(status, cod_test_op_init(&halves[h], ref, &ops[h]));
+    COD_THEN(status, cod_test_op_randomise(&forward, seed, true));
+    COD_THEN(status, loss_of(&forward, r, y, &loss));
+    COD_THEN(status, run_halves(&forward, halves, r, planted, faulty));
     for (size_t input = 0; input < 4 && status == COD_OK; input++) { /* x, gamma, beta, slope */
         cod_test_op *half = &halves[input == 0];
         const size_t slot = Y + (input == 0 ? 0 : 1 + input);
@@ -488,7 +497,6 @@ static cod_status check_halves(uint64_t seed, fault planted, int faulty, bool *c
         COD_THEN(status, compare_differences(&forward, input, gradient, r, seed));
         free(gradient);
     }
-cleanup:
     for (size_t h = 0; h < HALVES; h++)
         cod_test_op_clear(&halves[h]);
     cod_test_op_clear(&forward);

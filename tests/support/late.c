@@ -236,29 +236,23 @@ static cod_status upload_locked(cod_queue *queue, cod_buffer *target, size_t off
                                 bool meets)
 {
     const char *name = meets ? "upload()" : "put()";
-    late_work *work = late_new(sizeof *work);
-    late_range *range = &work->range;
-    cod_status status;
-    COD_TRY_GOTO(status, unused, no_capture(queue, name));
-    COD_TRY_GOTO(status, unused, device_range(queue->device, target, offset, bytes, &range->target));
-    COD_TRY_GOTO(status, unused, late_failure(queue->device));
+    late_buffer *buffer;
+    COD_TRY(no_capture(queue, name));
+    COD_TRY(device_range(queue->device, target, offset, bytes, &buffer));
+    COD_TRY(late_failure(queue->device));
     if (meets)
         late_crossing();
     if (bytes == 0) /* nothing is used that a destroyer would wait for */
-        goto unused;
+        return COD_OK;
+    late_work *work = late_new(sizeof *work);
     work->kind = LATE_UPLOAD;
+    work->range = (late_range){.target = buffer, .target_offset = offset, .bytes = bytes};
     work->staged = late_new(bytes);
-    if (bytes > 0)
-        memcpy(work->staged, source, bytes);
-    range->target_offset = offset;
-    range->bytes = bytes;
+    memcpy(work->staged, source, bytes);
     late_queue_tick(queue);
-    late_copy_use(queue, range, name);
+    late_copy_use(queue, &work->range, name);
     late_queue_add(queue, work);
     return COD_OK;
-unused:
-    free(work);
-    return status;
 }
 
 /** Returns before the target is written: the contract promises no more than that `source` may be reused. */
@@ -392,6 +386,15 @@ static cod_status translate_all(cod_device *device, const cod_op *ops, size_t co
     return COD_OK;
 }
 
+static cod_status make_inner_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
+{
+    pthread_mutex_lock(&device->inner_lock);
+    const cod_status status = count == 1 ? late_inner->plan_create(device->inner, ops, out)
+                                         : late_inner->plan_create_fused(device->inner, ops, count, out);
+    pthread_mutex_unlock(&device->inner_lock);
+    return status;
+}
+
 static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
 {
     cod_op *inner_ops = late_new(count * sizeof *inner_ops);
@@ -401,12 +404,7 @@ static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count,
     memcpy(plan->ops, ops, count * sizeof *ops);
     lock(device);
     cod_status status = unlock(device, translate_all(device, ops, count, inner_ops));
-    if (status == COD_OK) {
-        pthread_mutex_lock(&device->inner_lock);
-        status = count == 1 ? late_inner->plan_create(device->inner, inner_ops, &plan->inner)
-                            : late_inner->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
-        pthread_mutex_unlock(&device->inner_lock);
-    }
+    COD_THEN(status, make_inner_plan(device, inner_ops, count, &plan->inner));
     free(inner_ops);
     if (status != COD_OK) {
         free(plan);

@@ -22,10 +22,9 @@ cod_view *cod_test_view(cod_op *op, size_t slot)
     return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];
 }
 
-cod_status cod_test_op_init(cod_test_op *test, cod_test_device on, const cod_op *description)
+static cod_status make_buffers_and_plan(cod_test_op *test)
 {
-    *test = (cod_test_op){.on = on, .op = *description};
-    cod_status status = COD_OK;
+    const cod_backend *backend = test->on.backend;
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++) {
         cod_view *view = cod_test_view(&test->op, slot);
         view->buffer = NULL;
@@ -35,13 +34,18 @@ cod_status cod_test_op_init(cod_test_op *test, cod_test_device on, const cod_op 
         const size_t size = cod_dtype_bytes(view->dtype);
         view->offset = 64 + (size_t)(view->pixel_stride - view->shape.c) / 2 * size;
         const size_t bytes = view->offset + cod_view_span_bytes(view);
-        COD_TRY_GOTO(status, failed, on.backend->buffer_create(on.device, bytes, &test->buffers[slot]));
+        COD_TRY(backend->buffer_create(test->on.device, bytes, &test->buffers[slot]));
         view->buffer = test->buffers[slot];
     }
-    COD_TRY_GOTO(status, failed, on.backend->plan_create(on.device, &test->op, &test->plan));
-    return COD_OK;
-failed:
-    cod_test_op_clear(test);
+    return backend->plan_create(test->on.device, &test->op, &test->plan);
+}
+
+cod_status cod_test_op_init(cod_test_op *test, cod_test_device on, const cod_op *description)
+{
+    *test = (cod_test_op){.on = on, .op = *description};
+    const cod_status status = make_buffers_and_plan(test);
+    if (status != COD_OK)
+        cod_test_op_clear(test);
     return status;
 }
 
@@ -86,27 +90,33 @@ static double element_read(const char *address, cod_dtype dtype)
                               : (double)cod_f32_from_bf16(value.bf16);
 }
 
-/** Moves the view's bytes between the device and `dense`. */
-static cod_status transfer(cod_test_op *test, size_t slot, const double *source, double *target)
+/** Writes `source` to the bytes of the view, or reads `target` from them where that is NULL. */
+static void convert(const cod_view *view, char *span, const double *source, double *target)
 {
-    const cod_view *view = cod_test_view(&test->op, slot);
-    const cod_backend *backend = test->on.backend;
-    const size_t size = cod_dtype_bytes(view->dtype), bytes = cod_view_span_bytes(view);
-    COD_REQUIRE(view->buffer != NULL, "slot %zu is absent", slot);
-    char *span = malloc(bytes + 1);
-    COD_REQUIRE_MEMORY(span);
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, backend->download(test->on.device, NULL, span, view->buffer, view->offset, bytes));
     for (int64_t i = 0; i < cod_shape_count(view->shape); i++) {
-        char *address = span + (size_t)(i / view->shape.c * view->pixel_stride + i % view->shape.c) * size;
+        char *address =
+            span + (size_t)(i / view->shape.c * view->pixel_stride + i % view->shape.c) * cod_dtype_bytes(view->dtype);
         if (source != NULL)
             element_write(address, view->dtype, source[i]);
         else
             target[i] = element_read(address, view->dtype);
     }
+}
+
+/** Moves the view's bytes between the device and `dense`. */
+static cod_status transfer(cod_test_op *test, size_t slot, const double *source, double *target)
+{
+    const cod_view *view = cod_test_view(&test->op, slot);
+    const cod_backend *backend = test->on.backend;
+    const size_t bytes = cod_view_span_bytes(view);
+    COD_REQUIRE(view->buffer != NULL, "slot %zu is absent", slot);
+    char *span = malloc(bytes + 1);
+    COD_REQUIRE_MEMORY(span);
+    cod_status status = backend->download(test->on.device, NULL, span, view->buffer, view->offset, bytes);
+    if (status == COD_OK)
+        convert(view, span, source, target);
     if (source != NULL)
-        status = backend->upload(test->on.device, NULL, view->buffer, view->offset, span, bytes);
-cleanup:
+        COD_THEN(status, backend->upload(test->on.device, NULL, view->buffer, view->offset, span, bytes));
     free(span);
     return status;
 }
@@ -182,17 +192,15 @@ cod_status cod_test_parity(cod_test_device expected, cod_test_device tested, con
                            cod_tolerance tolerance)
 {
     cod_test_op a = {.plan = NULL}, b = {.plan = NULL};
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&a, expected, description));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&b, tested, description));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&a, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&b, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&a));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&b));
+    cod_status status = cod_test_op_init(&a, expected, description);
+    COD_THEN(status, cod_test_op_init(&b, tested, description));
+    COD_THEN(status, cod_test_op_randomise(&a, seed, false));
+    COD_THEN(status, cod_test_op_randomise(&b, seed, false));
+    COD_THEN(status, cod_test_op_run(&a));
+    COD_THEN(status, cod_test_op_run(&b));
     for (size_t slot = COD_OP_MAX_INPUTS; slot < COD_TEST_SLOTS && status == COD_OK; slot++)
         if (a.buffers[slot] != NULL)
             status = compare_slot(&a, &b, slot, tolerance);
-cleanup:
     cod_test_op_clear(&a);
     cod_test_op_clear(&b);
     if (status != COD_OK && status != COD_ERR_UNSUPPORTED)
@@ -211,15 +219,13 @@ static cod_status average_behind(cod_test_op *update, const double *before, doub
                                 .outputs = {param},
                                 .name = "ema"};
     cod_test_op ema = {.plan = NULL};
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&ema, update->on, &description));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_read(update, PARAM, after));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_write(&ema, 0, after));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_write(&ema, SCALARS, &decay));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_write(&ema, PARAM, before));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&ema));
-    status = cod_test_op_read(&ema, PARAM, after);
-cleanup:
+    cod_status status = cod_test_op_init(&ema, update->on, &description);
+    COD_THEN(status, cod_test_op_read(update, PARAM, after));
+    COD_THEN(status, cod_test_op_write(&ema, 0, after));
+    COD_THEN(status, cod_test_op_write(&ema, SCALARS, &decay));
+    COD_THEN(status, cod_test_op_write(&ema, PARAM, before));
+    COD_THEN(status, cod_test_op_run(&ema));
+    COD_THEN(status, cod_test_op_read(&ema, PARAM, after));
     cod_test_op_clear(&ema);
     return status;
 }
@@ -231,26 +237,24 @@ cod_status cod_test_average(cod_test_device on, int64_t count, uint64_t seed)
     double *before = calloc((size_t)count * 3, sizeof *before), scalars[RATES];
     COD_REQUIRE_MEMORY(before);
     double *const expected = before + count, *const actual = expected + count;
-    cod_status status;
     op.outputs[3] = op.outputs[0];
     for (size_t slot = 0; slot < COD_TEST_SLOTS; slot++)
         if (slot == 0 || (slot >= PARAM && slot <= AVERAGE && cod_test_view(&op, slot)->shape.c > 0)) {
             cod_test_view(&op, slot)->shape = (cod_shape){1, 1, 1, count};
             cod_test_view(&op, slot)->pixel_stride = count;
         }
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&with, on, &op));
+    cod_status status = cod_test_op_init(&with, on, &op);
     op.outputs[3] = (cod_view){.buffer = NULL};
-    COD_TRY_GOTO(status, cleanup, cod_test_op_init(&without, on, &op));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&with, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_randomise(&without, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&with, AVERAGE, before));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&with, SCALARS, scalars));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&with));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_run(&without));
-    COD_TRY_GOTO(status, cleanup, average_behind(&without, before, scalars[3], expected));
-    COD_TRY_GOTO(status, cleanup, cod_test_op_read(&with, AVERAGE, actual));
-    status = cod_test_compare("average", actual, expected, count, (cod_tolerance){0, 0});
-cleanup:
+    COD_THEN(status, cod_test_op_init(&without, on, &op));
+    COD_THEN(status, cod_test_op_randomise(&with, seed, false));
+    COD_THEN(status, cod_test_op_randomise(&without, seed, false));
+    COD_THEN(status, cod_test_op_read(&with, AVERAGE, before));
+    COD_THEN(status, cod_test_op_read(&with, SCALARS, scalars));
+    COD_THEN(status, cod_test_op_run(&with));
+    COD_THEN(status, cod_test_op_run(&without));
+    COD_THEN(status, average_behind(&without, before, scalars[3], expected));
+    COD_THEN(status, cod_test_op_read(&with, AVERAGE, actual));
+    COD_THEN(status, cod_test_compare("average", actual, expected, count, (cod_tolerance){0, 0}));
     cod_test_op_clear(&with);
     cod_test_op_clear(&without);
     free(before);

@@ -102,20 +102,20 @@ static cod_status buffer_create(cod_device *device, size_t bytes, cod_buffer **o
     COD_REQUIRE_MEMORY(buffer);
     unsigned char guard[GUARD_BYTES];
     memset(guard, GUARD_FILL, sizeof guard);
-    cod_status status;
-    COD_TRY_GOTO(status, failed, inner_backend->buffer_create(device->inner, bytes + 2 * GUARD_BYTES, &buffer->inner));
-    COD_TRY_GOTO(status, failed, inner_backend->upload(device->inner, NULL, buffer->inner, 0, guard, GUARD_BYTES));
-    COD_TRY_GOTO(status, failed,
-                 inner_backend->upload(device->inner, NULL, buffer->inner, GUARD_BYTES + bytes, guard, GUARD_BYTES));
+    cod_status status = inner_backend->buffer_create(device->inner, bytes + 2 * GUARD_BYTES, &buffer->inner);
+    COD_THEN(status, inner_backend->upload(device->inner, NULL, buffer->inner, 0, guard, GUARD_BYTES));
+    COD_THEN(status,
+             inner_backend->upload(device->inner, NULL, buffer->inner, GUARD_BYTES + bytes, guard, GUARD_BYTES));
+    if (status != COD_OK) {
+        if (buffer->inner != NULL)
+            inner_backend->buffer_destroy(device->inner, buffer->inner);
+        free(buffer);
+        return status;
+    }
     buffer->base.host = buffer->inner->host ? (char *)buffer->inner->host + GUARD_BYTES : NULL;
     buffer->base.bytes = bytes;
     *out = &buffer->base;
     return COD_OK;
-failed:
-    if (buffer->inner != NULL)
-        inner_backend->buffer_destroy(device->inner, buffer->inner);
-    free(buffer);
-    return status;
 }
 
 /** The host's bytes of [guard, contents, guard] are written directly. */
@@ -260,23 +260,26 @@ static cod_op translated(const cod_op *op)
     return inner;
 }
 
+/** @param inner_ops  [count], overwritten */
+static cod_status fill_plan(cod_plan *plan, cod_device *device, const cod_op *ops, size_t count, cod_op *inner_ops)
+{
+    plan->device = device;
+    plan->count = count;
+    for (size_t i = 0; i < count; i++) {
+        COD_TRY(cod_op_check(&ops[i]));
+        plan->ops[i] = ops[i];
+        inner_ops[i] = translated(&ops[i]);
+    }
+    return count == 1 ? inner_backend->plan_create(device->inner, inner_ops, &plan->inner)
+                      : inner_backend->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
+}
+
 static cod_status make_plan(cod_device *device, const cod_op *ops, size_t count, cod_plan **out)
 {
     cod_plan *plan = calloc(1, sizeof *plan + count * sizeof *ops);
     cod_op *inner_ops = calloc(count, sizeof *inner_ops);
     cod_status status = plan == NULL || inner_ops == NULL ? cod_fail(COD_ERR_MEMORY, "out of memory") : COD_OK;
-    for (size_t i = 0; i < count && status == COD_OK; i++) {
-        plan->ops[i] = ops[i];
-        status = cod_op_check(&ops[i]);
-        if (status == COD_OK)
-            inner_ops[i] = translated(&ops[i]);
-    }
-    if (status == COD_OK) {
-        plan->device = device;
-        plan->count = count;
-        status = count == 1 ? inner_backend->plan_create(device->inner, inner_ops, &plan->inner)
-                            : inner_backend->plan_create_fused(device->inner, inner_ops, count, &plan->inner);
-    }
+    COD_THEN(status, fill_plan(plan, device, ops, count, inner_ops));
     free(inner_ops);
     if (status != COD_OK) {
         free(plan);
@@ -502,13 +505,11 @@ static cod_status watch_end(cod_plan *plan, cod_queue *queue, watched *watch)
     return COD_OK;
 }
 
-static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+/** @param watches  [plan->count * VIEWS] of zeros; filled for the buffers of the plan, each once */
+static cod_status run_watched(cod_plan *plan, cod_queue *queue, watched *watches)
 {
-    watched *watches = calloc(plan->count * VIEWS, sizeof *watches);
     size_t count = 0;
-    cod_status status = COD_OK;
-    COD_REQUIRE_MEMORY(watches);
-    COD_TRY_GOTO(status, cleanup, check_prepared(plan, queue));
+    COD_TRY(check_prepared(plan, queue));
     for (size_t i = 0; i < plan->count * VIEWS; i++) {
         const cod_buffer *buffer = view_at(&plan->ops[i / VIEWS], i % VIEWS)->buffer;
         size_t known = 0;
@@ -516,14 +517,21 @@ static cod_status plan_run(cod_plan *plan, cod_queue *queue)
             known++;
         if (buffer != NULL && known == count) {
             watches[count].buffer = (const paranoid_buffer *)buffer;
-            COD_TRY_GOTO(status, cleanup, watch_begin(plan, queue, &watches[count++]));
+            COD_TRY(watch_begin(plan, queue, &watches[count++]));
         }
     }
-    COD_TRY_GOTO(status, cleanup, inner_backend->plan_run(plan->inner, queue));
+    COD_TRY(inner_backend->plan_run(plan->inner, queue));
     for (size_t i = 0; i < count; i++)
-        COD_TRY_GOTO(status, cleanup, watch_end(plan, queue, &watches[i]));
-cleanup:
-    for (size_t i = 0; i < count; i++) {
+        COD_TRY(watch_end(plan, queue, &watches[i]));
+    return COD_OK;
+}
+
+static cod_status plan_run(cod_plan *plan, cod_queue *queue)
+{
+    watched *watches = calloc(plan->count * VIEWS, sizeof *watches);
+    COD_REQUIRE_MEMORY(watches);
+    const cod_status status = run_watched(plan, queue, watches);
+    for (size_t i = 0; i < plan->count * VIEWS; i++) {
         free(watches[i].map);
         free(watches[i].before);
     }

@@ -303,15 +303,13 @@ cod_status cod_test_sequence_parity(cod_test_device one_by_one, cod_test_device 
                                     uint64_t seed, cod_tolerance tolerance)
 {
     cod_test_sequence a, b = {.count = 0};
-    cod_status status;
-    COD_TRY_GOTO(status, cleanup, cod_test_sequence_init(&a, one_by_one, ops, count, seed, false));
-    COD_TRY_GOTO(status, cleanup, cod_test_sequence_init(&b, fused, ops, count, seed, true));
-    COD_TRY_GOTO(status, cleanup, cod_test_sequence_run(&a));
-    COD_TRY_GOTO(status, cleanup, cod_test_sequence_run(&b));
+    cod_status status = cod_test_sequence_init(&a, one_by_one, ops, count, seed, false);
+    COD_THEN(status, cod_test_sequence_init(&b, fused, ops, count, seed, true));
+    COD_THEN(status, cod_test_sequence_run(&a));
+    COD_THEN(status, cod_test_sequence_run(&b));
     for (size_t i = 0; i < count * COD_OP_MAX_OUTPUTS && status == COD_OK; i++)
         if (a.ops[i / COD_OP_MAX_OUTPUTS].outputs[i % COD_OP_MAX_OUTPUTS].buffer != NULL)
             status = compare_output(&a, &b, i / COD_OP_MAX_OUTPUTS, i % COD_OP_MAX_OUTPUTS, tolerance);
-cleanup:
     cod_test_sequence_clear(&a);
     cod_test_sequence_clear(&b);
     return status == COD_OK || status == COD_ERR_UNSUPPORTED

@@ -164,6 +164,30 @@ static void swap(float **a, float **b)
     *b = kept;
 }
 
+/** One coding of one checkpoint, whose figures are added to `all`. */
+static cod_status run_checkpoint(bench *b, int coding, cod_codec *codec, char *const *paths, int i, row *all)
+{
+    row r = {0};
+    size_t count;
+    COD_TRY(read_values(paths[i], NULL, &count));
+    if (count != b->count)
+        return cod_fail(COD_ERR_FORMAT, "%s holds %zu values, %s %zu", paths[i], count, paths[0], b->count);
+    COD_TRY(read_values(paths[i], b->values, &count));
+    COD_TRY(code(b, codec, (uint64_t)i + 1, codings[coding].coding != COD_CHUNK_STEP || i % b->key_every == 0, &r));
+    compare(b, i == 0, &r);
+    print_row(b, codings[coding].name, paths[i], &r);
+    all->f32_bytes += r.f32_bytes;
+    all->bytes += r.bytes;
+    all->signal += r.signal;
+    all->noise += r.noise;
+    all->moved += r.moved;
+    all->encode_s += r.encode_s;
+    all->decode_s += r.decode_s;
+    swap(&b->decoded, &b->received);
+    swap(&b->before, &b->values);
+    return COD_OK;
+}
+
 /** One coding over all checkpoints. */
 static cod_status run_coding(bench *b, int coding, char *const *paths, int path_count)
 {
@@ -176,31 +200,10 @@ static cod_status run_coding(bench *b, int coding, char *const *paths, int path_
     cod_codec codec;
     row all = {0};
     cod_status status = cod_codec_init(&codec, &options);
-    for (int i = 0; i < path_count && status == COD_OK; i++) {
-        row r = {0};
-        size_t count;
-        COD_TRY_GOTO(status, end, read_values(paths[i], NULL, &count));
-        if (count != b->count) {
-            status = cod_fail(COD_ERR_FORMAT, "%s holds %zu values, %s %zu", paths[i], count, paths[0], b->count);
-            goto end;
-        }
-        COD_TRY_GOTO(status, end, read_values(paths[i], b->values, &count));
-        COD_TRY_GOTO(status, end,
-                     code(b, &codec, (uint64_t)i + 1, options.coding != COD_CHUNK_STEP || i % b->key_every == 0, &r));
-        compare(b, i == 0, &r);
-        print_row(b, codings[coding].name, paths[i], &r);
-        all.f32_bytes += r.f32_bytes;
-        all.bytes += r.bytes;
-        all.signal += r.signal;
-        all.noise += r.noise;
-        all.moved += r.moved;
-        all.encode_s += r.encode_s;
-        all.decode_s += r.decode_s;
-        swap(&b->decoded, &b->received);
-        swap(&b->before, &b->values);
-    }
-    print_row(b, codings[coding].name, NULL, &all);
-end:
+    for (int i = 0; i < path_count && status == COD_OK; i++)
+        status = run_checkpoint(b, coding, &codec, paths, i, &all);
+    if (status == COD_OK)
+        print_row(b, codings[coding].name, NULL, &all);
     cod_codec_clear(&codec);
     return status;
 }

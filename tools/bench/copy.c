@@ -142,8 +142,8 @@ static cod_status run(const copy_options *options)
     COD_THEN(status, cod_copy_measure_speeds(session->backend, session->device, options->largest_bytes,
                                              options->repeats, &speeds));
     COD_THEN(status, cod_copy_measure_steps(&training, options->repeats, &steps));
-    if (status == COD_OK && options->json) {
-        status = print_json(&training, &speeds, &steps);
+    if (options->json) {
+        COD_THEN(status, print_json(&training, &speeds, &steps));
     } else if (status == COD_OK) {
         printf("%s\n", session->backend->describe(session->device));
         print_speeds(&speeds);

@@ -177,8 +177,8 @@ static cod_status measure(const arguments *a)
     cod_bench_exchange_result result;
     COD_TRY(cod_comm_init(NULL, &comm));
     cod_status status = cod_bench_exchange_run(comm, &a->options, &result);
-    if (status == COD_OK && cod_comm_rank(comm) == 0 && a->json)
-        status = print_json(comm, &a->options, &result);
+    if (cod_comm_rank(comm) == 0 && a->json)
+        COD_THEN(status, print_json(comm, &a->options, &result));
     else if (status == COD_OK && cod_comm_rank(comm) == 0)
         print_text(comm, &a->options, &result);
     const cod_status ended = cod_comm_finalize(comm);

@@ -233,17 +233,11 @@ static cod_status run_exchange(bench *b, cod_bench_exchange_result *out)
     return COD_OK;
 }
 
-/** From every publication of another group to its use here. One clock serves all ranks. */
-static cod_status find_delays(bench *b, cod_bench_exchange_result *out)
+/** @param published  [ranks][versions()] when each was published; @param delays  [groups * versions()], overwritten */
+static void measure_delays(const bench *b, const double *published, double *delays, cod_bench_exchange_result *out)
 {
-    const size_t ranks = (size_t)cod_comm_size(b->comm), groups = (size_t)cod_group_count(b->group);
-    double *published = calloc(ranks * versions(b), sizeof *published);
-    double *delays = calloc(groups * versions(b), sizeof *delays);
+    const size_t groups = (size_t)cod_group_count(b->group);
     size_t count = 0;
-    cod_status status = published != NULL && delays != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "no memory for times");
-    COD_TRY_GOTO(status, end, cod_group_agree(cod_comm_world(b->comm), status, NULL));
-    COD_TRY_GOTO(status, end,
-                 cod_group_gather(cod_comm_world(b->comm), b->published_s, versions(b) * sizeof *published, published));
     for (size_t g = 0; g < groups; g++)
         for (size_t v = 0; v < versions(b); v++) {
             const size_t rank = (size_t)cod_group_world_rank(b->group, (int)g, 0);
@@ -255,23 +249,31 @@ static cod_status find_delays(bench *b, cod_bench_exchange_result *out)
     out->use_ms = count > 0 ? 1e3 * cod_median(delays, count) : NAN;
     out->staleness_steps = b->takeovers > 0 ? cod_median(b->staleness, b->takeovers) : NAN;
     out->bandwidth = 4e3 * (double)b->options->weights / out->use_ms;
-end:
+}
+
+/** From every publication of another group to its use here. One clock serves all ranks. */
+static cod_status find_delays(bench *b, cod_bench_exchange_result *out)
+{
+    const size_t ranks = (size_t)cod_comm_size(b->comm), groups = (size_t)cod_group_count(b->group);
+    double *published = calloc(ranks * versions(b), sizeof *published);
+    double *delays = calloc(groups * versions(b), sizeof *delays);
+    cod_status status = published != NULL && delays != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "no memory for times");
+    status = cod_group_agree(cod_comm_world(b->comm), status, NULL);
+    COD_THEN(status,
+             cod_group_gather(cod_comm_world(b->comm), b->published_s, versions(b) * sizeof *published, published));
+    if (status == COD_OK)
+        measure_delays(b, published, delays, out);
     free(delays);
     free(published);
     return status;
 }
 
-/** Over all ranks: sums of what is counted, medians of the rest. */
-static cod_status merge_ranks(bench *b, cod_bench_exchange_result *out)
+/** Sums of what is counted, medians of the rest. @param column  [ranks], overwritten */
+static void merge(const cod_bench_exchange_result *all, size_t ranks, double *column, cod_bench_exchange_result *out)
 {
     enum { NUMBERS = sizeof *out / sizeof(double), SUMMED = 5 };
     double *const summed[SUMMED] = {&out->published_bytes, &out->published, &out->taken, &out->lost, &out->rejected};
-    const size_t ranks = (size_t)cod_comm_size(b->comm);
-    cod_bench_exchange_result sums = *out, *all = calloc(ranks, sizeof *all);
-    double *column = calloc(ranks, sizeof *column);
-    cod_status status = all != NULL && column != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "no memory for results");
-    COD_TRY_GOTO(status, end, cod_group_agree(cod_comm_world(b->comm), status, NULL));
-    COD_TRY_GOTO(status, end, cod_group_gather(cod_comm_world(b->comm), out, sizeof *out, all));
+    cod_bench_exchange_result sums = *out;
     for (size_t n = 0; n < NUMBERS; n++) {
         size_t count = 0;
         double sum = 0;
@@ -286,7 +288,18 @@ static cod_status merge_ranks(bench *b, cod_bench_exchange_result *out)
     }
     for (size_t i = 0; i < SUMMED; i++)
         *summed[i] = ((const double *)&sums)[(double *)summed[i] - (double *)out];
-end:
+}
+
+static cod_status merge_ranks(bench *b, cod_bench_exchange_result *out)
+{
+    const size_t ranks = (size_t)cod_comm_size(b->comm);
+    cod_bench_exchange_result *all = calloc(ranks, sizeof *all);
+    double *column = calloc(ranks, sizeof *column);
+    cod_status status = all != NULL && column != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "no memory for results");
+    status = cod_group_agree(cod_comm_world(b->comm), status, NULL);
+    COD_THEN(status, cod_group_gather(cod_comm_world(b->comm), out, sizeof *out, all));
+    if (status == COD_OK)
+        merge(all, ranks, column, out);
     free(column);
     free(all);
     return status;
@@ -325,23 +338,26 @@ static cod_status make_exchange(bench *b)
     return status;
 }
 
+static cod_status run(bench *b, cod_bench_exchange_result *out)
+{
+    COD_TRY(make_groups(b));
+    COD_TRY(cod_group_agree(cod_comm_world(b->comm), make_buffers(b), NULL));
+    calibrate(b);
+    COD_TRY(run_alone(b, out));
+    COD_TRY(make_exchange(b));
+    COD_TRY(run_exchange(b, out));
+    COD_TRY(find_delays(b, out));
+    COD_TRY(merge_ranks(b, out));
+    return cod_exchange_destroy(b->exchange);
+}
+
 cod_status cod_bench_exchange_run(cod_comm *comm, const cod_bench_exchange_options *options,
                                   cod_bench_exchange_result *out)
 {
     bench b = {.comm = comm, .options = options};
     *out = (cod_bench_exchange_result){0};
     b.steps = options->exchange.period * options->publications;
-    cod_status status = make_groups(&b);
-    COD_TRY_GOTO(status, end, status);
-    COD_TRY_GOTO(status, end, cod_group_agree(cod_comm_world(comm), make_buffers(&b), NULL));
-    calibrate(&b);
-    COD_TRY_GOTO(status, end, run_alone(&b, out));
-    COD_TRY_GOTO(status, end, make_exchange(&b));
-    COD_TRY_GOTO(status, end, run_exchange(&b, out));
-    COD_TRY_GOTO(status, end, find_delays(&b, out));
-    COD_TRY_GOTO(status, end, merge_ranks(&b, out));
-    status = cod_exchange_destroy(b.exchange);
-end:
+    const cod_status status = run(&b, out);
     cod_group_destroy(b.group);
     cod_aligned_free(b.values);
     cod_aligned_free(b.noise);

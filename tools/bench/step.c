@@ -223,23 +223,25 @@ static cod_status serve(cod_bench_training *t)
     return COD_OK;
 }
 
+static cod_status measure_and_print(const step_options *options, cod_bench_training *training)
+{
+    step_result result = {0};
+    cod_status status = measure(options, training, &result);
+    if (options->json)
+        COD_THEN(status, print_json(options, training, &result));
+    else if (status == COD_OK)
+        print_result(options, training, &result);
+    cod_bench_ops_clear(&result.ops);
+    return status;
+}
+
 static cod_status run(const step_options *options)
 {
     cod_bench_training training;
-    step_result result = {0};
     cod_status status = cod_bench_training_open(&options->training, &training);
-    if (status == COD_OK && options->export_folder != NULL)
-        status = cod_bench_training_export(&training, options->export_folder);
-    if (status == COD_OK && options->serve) {
-        status = serve(&training);
-    } else if (status == COD_OK) {
-        status = measure(options, &training, &result);
-        if (status == COD_OK && options->json)
-            status = print_json(options, &training, &result);
-        else if (status == COD_OK)
-            print_result(options, &training, &result);
-        cod_bench_ops_clear(&result.ops);
-    }
+    if (options->export_folder != NULL)
+        COD_THEN(status, cod_bench_training_export(&training, options->export_folder));
+    COD_THEN(status, options->serve ? serve(&training) : measure_and_print(options, &training));
     cod_bench_training_close(&training);
     return status;
 }

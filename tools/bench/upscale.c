@@ -110,12 +110,10 @@ static cod_status run(const upscale_options *options)
     const size_t count = (size_t)options->width * (size_t)options->height * RGB;
     const int scale = cod_upscaler_scale(session.upscaler);
     const size_t high_bytes = count * (size_t)scale * (size_t)scale * sizeof(float);
-    cod_status status;
-    COD_TRY_GOTO(status, end, cod_aligned_alloc(&low, count * sizeof(float)));
-    COD_TRY_GOTO(status, end, cod_aligned_alloc(&high, high_bytes));
-    COD_TRY_GOTO(status, end, fill(options, low, count));
-    status = (options->serve ? serve : measure)(options, &session, low, high, high_bytes);
-end:
+    cod_status status = cod_aligned_alloc(&low, count * sizeof(float));
+    COD_THEN(status, cod_aligned_alloc(&high, high_bytes));
+    COD_THEN(status, fill(options, low, count));
+    COD_THEN(status, (options->serve ? serve : measure)(options, &session, low, high, high_bytes));
     cod_aligned_free(low);
     cod_aligned_free(high);
     cod_session_close(&session);

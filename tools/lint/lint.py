@@ -38,6 +38,8 @@ BUILD_SWITCHES = [
 NO_CALLS = re.compile(
     r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort|printf|vprintf|puts|putchar|perror|psignal|err|errx|warn|warnx)\s*\(")
 NO_STREAMS = re.compile(r"(?<![\w.>])(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b|(?<![\w.>])(write|dprintf)\s*\(\s*[12]\s*,")
+# What COD_TRY and COD_THEN took the place of. The subject of a ladder may be a member: bag->status.
+OLD_STEPS = re.compile(r"\bCOD_TRY_GOTO\b|\bif \((\w[\w.>-]*) == COD_OK\)\s+\1 = ")
 TO_DO = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")
 MAX_LINES = 600
 
@@ -77,6 +79,7 @@ class Lint:
                 self.check_includes(path, text, modules)
                 self.check_header(path, text)
                 self.check_calls(path, text)
+                self.check_steps(path, text)
         for name, line in reasons.items():
             self.report("tools/lint/long_files.txt", line, "long-file", f"{name} is gone or short again; drop its line")
         if with_format:
@@ -191,6 +194,12 @@ class Lint:
                 self.report(path, number, "library-call", f"{match[1]}(): libraries never print and never exit")
             elif NO_STREAMS.search(line):
                 self.report(path, number, "library-call", "standard streams: libraries never print; use cod_log()")
+
+    def check_steps(self, path, text):
+        code = without_comments_and_strings(text)
+        for match in OLD_STEPS.finditer(code):
+            self.report(path, code.count("\n", 0, match.start()) + 1, "steps", f"write COD_THEN({match[1] or 'status'}, call), or an inner function "
+                        "that uses COD_TRY")
 
     def check_format(self, c_files):
         """clang-format's word on every file; another major version would quarrel over blanks."""

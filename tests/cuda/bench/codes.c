@@ -89,8 +89,8 @@ static cod_status time_ops(cod_test_device on, size_t count, bool delta, double 
         status = cod_test_chunks_quantise(&t, &c, plan, heads, payloads, y);
     }
     COD_THEN(status, time_it(&(timed){.on = on, .plan = t.quantise}, &us[0]));
-    if (status == COD_OK) /* puts payloads where DEQUANTISE finds them */
-        status = cod_test_chunks_dequantise(&t, &c, heads, payloads, y, prints);
+    /* Puts payloads where DEQUANTISE finds them. */
+    COD_THEN(status, cod_test_chunks_dequantise(&t, &c, heads, payloads, y, prints));
     COD_THEN(status, time_it(&(timed){.on = on, .plan = t.dequantise}, &us[1]));
     *coded = 0;
     for (size_t k = 0; k < t.chunks && status == COD_OK; k++)

@@ -95,11 +95,11 @@ cod_status bench_losses(const bench_case *which, int steps, const char *folder)
     cod_status status = bench_open(&b, which, false);
     for (int i = 0; status == COD_OK && i < BENCH_BATCHES; i++) {
         status = bench_batch(&b, i, &inputs[i], &targets[i]);
-        if (status == COD_OK && folder != NULL)
-            status = write_batch(&b, folder, i, inputs[i], targets[i]);
+        if (folder != NULL)
+            COD_THEN(status, write_batch(&b, folder, i, inputs[i], targets[i]));
     }
-    if (status == COD_OK && folder != NULL)
-        status = write_weights(&b, folder);
+    if (folder != NULL)
+        COD_THEN(status, write_weights(&b, folder));
     COD_THEN(status, train(&b, inputs, targets, steps));
     for (int i = 0; i < BENCH_BATCHES; i++) {
         free(inputs[i]);
