@@ -26,6 +26,11 @@ static bool has_few_outputs(const cod_op *op)
     return op->outputs[0].shape.n <= 128;
 }
 
+static cod_status plan_shuffled(cod_plan *plan)
+{
+    return cpu_plan_shuffled(plan, cpu_plan_convolution);
+}
+
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
     {.name = "tiles", .fits = cpu_tiles_fits, .preferred = has_few_outputs, .create = cpu_plan_tiles},
@@ -38,7 +43,7 @@ static const cpu_candidate candidates[] = {
     {.name = "winograd", .fits = winograd_fits, .create = cpu_plan_winograd, .adds_residual = true},
     {.name = "strided", .fits = cpu_strided_fits, .create = cpu_plan_strided},
     {.name = "phased", .fits = cpu_phased_fits, .create = cpu_plan_phased},
-    {.name = "shuffled", .fits = cpu_shuffled_fits, .create = cpu_plan_shuffled},
+    {.name = "shuffled", .fits = cpu_shuffled_fits, .create = plan_shuffled},
     {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
@@ -89,5 +94,5 @@ cod_status cpu_plan_convolution(cod_plan *plan)
     if (residual) /* a small part of the time: what is fastest without it is so with it */
         op.inputs[4] = (cod_view){.buffer = NULL};
     COD_TRY(choose(plan->device, &op, &chosen));
-    return residual && !chosen->adds_residual ? cpu_plan_added(plan) : chosen->create(plan);
+    return residual && !chosen->adds_residual ? cpu_plan_added(plan, chosen->create) : chosen->create(plan);
 }

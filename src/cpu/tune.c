@@ -213,13 +213,9 @@ static cod_status time_plan(cod_plan *plan, double best_s, double *seconds)
 static cod_status time_candidate(cod_device *device, const trial *t, const cpu_candidate *candidate, double best_s,
                                  double *seconds)
 {
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_plan)));
-    cod_plan *plan = memory;
-    plan->device = device;
-    plan->op = t->op;
-    cod_status status = candidate->create(plan);
-    COD_THEN(status, time_plan(plan, best_s, seconds));
+    cod_plan *plan;
+    COD_TRY(cpu_plan_create(device, &t->op, candidate->create, &plan));
+    const cod_status status = time_plan(plan, best_s, seconds);
     cpu_plan_destroy(plan);
     return status;
 }
