@@ -88,6 +88,15 @@ cod_status comm_request_started(cod_request **request, cod_status status)
     return status;
 }
 
+cod_status comm_barrier_start(cod_comm *comm, MPI_Comm among, cod_request **barrier)
+{
+    COD_TRY(comm_request_create(comm, 1, barrier));
+    comm_lock(comm);
+    const cod_status status = COD_MPI(MPI_Ibarrier(among, (*barrier)->parts));
+    comm_unlock(comm);
+    return comm_request_started(barrier, status);
+}
+
 /** Under the lock. */
 static cod_status test_parts(cod_request *request, bool *done)
 {
@@ -378,12 +387,8 @@ cod_status cod_comm_finalize(cod_comm *comm)
     if (comm == NULL)
         return COD_OK;
     cod_request *barrier = NULL;
-    COD_TRY(comm_request_create(comm, 1, &barrier));
-    comm_lock(comm);
-    cod_status status = COD_MPI(MPI_Ibarrier(MPI_COMM_WORLD, barrier->parts));
-    comm_unlock(comm);
-    COD_TRY(status);
-    status = cod_request_wait(&barrier, comm->teardown_timeout_s);
+    COD_TRY(comm_barrier_start(comm, MPI_COMM_WORLD, &barrier));
+    cod_status status = cod_request_wait(&barrier, comm->teardown_timeout_s);
     atomic_store(&comm->ending, true);
     pthread_join(comm->progress, NULL);
     if (status != COD_OK)

@@ -78,6 +78,8 @@ COD_MUST_CHECK cod_status comm_request_create(cod_comm *comm, int parts, cod_req
 void comm_request_free(cod_request *request);
 /** Ends a function that starts something: when it failed, frees the request and sets *request to NULL. */
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
+/** Starts a barrier of a communicator. */
+COD_MUST_CHECK cod_status comm_barrier_start(cod_comm *comm, MPI_Comm among, cod_request **barrier);
 /** Whether it is done, and then finished; does not free it. Takes the lock. */
 COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
 

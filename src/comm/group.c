@@ -157,12 +157,7 @@ void cod_group_destroy(cod_group *group)
         return;
     /* Freeing a communicator may wait for its other ranks, so a barrier that can be given up goes first. */
     cod_request *barrier = NULL;
-    cod_status status = comm_request_create(group->comm, 1, &barrier);
-    if (status == COD_OK) {
-        comm_lock(group->comm);
-        status = COD_MPI(MPI_Ibarrier(group->mpi, barrier->parts));
-        comm_unlock(group->comm);
-    }
+    cod_status status = comm_barrier_start(group->comm, group->mpi, &barrier);
     COD_THEN(status, cod_request_wait(&barrier, group->comm->teardown_timeout_s));
     direct_leave(group->direct);
     direct_destroy(group, status == COD_OK);

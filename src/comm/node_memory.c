@@ -83,12 +83,7 @@ void cod_node_memory_destroy(cod_node_memory *memory)
         return;
     cod_comm *comm = memory->comm;
     cod_request *meeting = NULL;
-    cod_status status = comm_request_create(comm, 1, &meeting);
-    if (status == COD_OK) {
-        comm_lock(comm);
-        status = COD_MPI(MPI_Ibarrier(memory->ranks, meeting->parts));
-        comm_unlock(comm);
-    }
+    cod_status status = comm_barrier_start(comm, memory->ranks, &meeting);
     COD_THEN(status, cod_request_wait(&meeting, comm->teardown_timeout_s));
     if (status == COD_OK) {
         comm_lock(comm);

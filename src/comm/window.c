@@ -139,12 +139,8 @@ cod_status cod_window_destroy(cod_window *window)
         return COD_OK;
     cod_comm *comm = window->comm;
     cod_request *barrier = NULL;
-    COD_TRY(comm_request_create(comm, 1, &barrier));
-    comm_lock(comm);
-    cod_status status = COD_MPI(MPI_Ibarrier(MPI_COMM_WORLD, barrier->parts));
-    comm_unlock(comm);
-    COD_TRY(status);
-    status = cod_request_wait(&barrier, comm->teardown_timeout_s);
+    COD_TRY(comm_barrier_start(comm, MPI_COMM_WORLD, &barrier));
+    cod_status status = cod_request_wait(&barrier, comm->teardown_timeout_s);
     if (status != COD_OK)
         return cod_fail(status, "other ranks did not finish within %.0f s (cluster.teardown_timeout_s)",
                         comm->teardown_timeout_s);
