@@ -1,5 +1,6 @@
 #include "data/niqe.h"
 
+#include "data/gaussian_internal.h"
 #include "data/metrics.h"
 #include "data/resize.h"
 #include "data/symmetric_internal.h"
@@ -129,16 +130,6 @@ static void block_features(const shape_table *shapes, const plane *p, int64_t to
     }
 }
 
-static void window_weights(double weights[WINDOW])
-{
-    const double sigma = 7.0 / 6;
-    double sum = 0;
-    for (int i = 0; i < WINDOW; i++)
-        sum += weights[i] = exp(-(i - WINDOW / 2) * (i - WINDOW / 2) / (2 * sigma * sigma));
-    for (int i = 0; i < WINDOW; i++)
-        weights[i] /= sum;
-}
-
 static int64_t inside(int64_t at, int64_t size)
 {
     return at < 0 ? 0 : at >= size ? size - 1 : at;
@@ -187,7 +178,7 @@ static cod_status normalise(const plane *p, double *out)
     double *values = malloc(2 * padded * sizeof *values);
     COD_REQUIRE_MEMORY(values);
     double *squares = values + padded;
-    window_weights(weights);
+    cod_gaussian_weights(WINDOW, 7.0 / 6, weights);
     for (int64_t y = 0; y < p->height; y++) {
         filter_columns(p, y, weights, values, squares);
         for (int64_t x = 0; x < p->width; x++) {

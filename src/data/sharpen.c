@@ -1,6 +1,7 @@
 #include "data/sharpen.h"
 
 #include "data/degrade_internal.h"
+#include "data/gaussian_internal.h"
 #include "data/scratch_pool_internal.h"
 
 #include <math.h>
@@ -35,14 +36,12 @@ static void clear_room(void *memory)
 
 cod_status cod_sharpener_create(cod_sharpener **out)
 {
-    const double sigma = 0.3 * ((SIDE - 1) * 0.5 - 1) + 0.8;
-    double sum = 0;
+    double weights[SIDE];
     cod_sharpener *sharpener = *out = calloc(1, sizeof *sharpener);
     COD_REQUIRE_MEMORY(sharpener);
-    for (int i = -RADIUS; i <= RADIUS; i++)
-        sum += exp(-0.5 * i * i / (sigma * sigma));
-    for (int i = -RADIUS; i <= RADIUS; i++)
-        sharpener->weights[i + RADIUS] = (float)(exp(-0.5 * i * i / (sigma * sigma)) / sum);
+    cod_gaussian_weights(SIDE, 0.3 * ((SIDE - 1) * 0.5 - 1) + 0.8, weights);
+    for (int i = 0; i < SIDE; i++)
+        sharpener->weights[i] = (float)weights[i];
     cod_scratch_pool_init(&sharpener->pool, sizeof(room), clear_room);
     return COD_OK;
 }
