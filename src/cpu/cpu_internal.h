@@ -261,6 +261,11 @@ void cpu_fill_slope(float *slope, int64_t channels, const cod_op_attr *attr, con
 /** The activation alone, as kernels take it after a normalisation: fills vectors[3·padded C]. */
 cpu_affine cpu_fill_activation(float *vectors, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
 
+/** A CONV2D's bias (zeros where it has none) and activation, for cpu_biased_from(): fills vectors[4·padded C]. */
+void cpu_fill_biased(float *vectors, int64_t channels, const cod_op *op);
+/** Both as kernels take them, for the channels from `first` on. */
+cpu_affine cpu_biased_from(const float *vectors, int64_t channels, int64_t first);
+
 /** Copies a parameter vector into target[padded C]. */
 void cpu_fill_vector(float *target, int64_t channels, const cod_view *source);
 

@@ -189,9 +189,9 @@ static void store(const phased_run *run, const phased_result *result, int64_t ro
 {
     const cod_plan *plan = run->plan;
     const phased_state *s = plan->state;
-    const int64_t end = cpu_least(row + ROWS, run->chunk.lines * s->pitch), padded = cpu_padded(s->to->shape.c);
-    const float *vectors = (const float *)(const void *)plan->device->scratch + column;
-    const cpu_affine affine = {vectors + padded, vectors + 2 * padded, vectors + 3 * padded, vectors};
+    const int64_t end = cpu_least(row + ROWS, run->chunk.lines * s->pitch);
+    const cpu_affine affine =
+        cpu_biased_from((const float *)(const void *)plan->device->scratch, s->to->shape.c, column);
     for (int64_t r = row, pixels; r < end; r += pixels) {
         const int64_t at = run->chunk.first + r / s->pitch, x = r % s->pitch, line = at % s->stack.period;
         pixels = cpu_least(end - r, s->pitch - x);
@@ -255,15 +255,9 @@ static void run_chunk(phased_run *run)
 static cod_status phased_run_plan(cod_plan *plan)
 {
     const phased_state *s = plan->state;
-    const cod_op *op = &plan->op;
     phased_run run = {.plan = plan};
-    if (!s->data) {
-        float *vectors = (float *)(void *)plan->device->scratch, *bias = vectors + 3 * cpu_padded(s->to->shape.c);
-        cpu_fill_activation(vectors, s->to->shape.c, &op->attr, &op->inputs[3]);
-        memset(bias, 0, (size_t)cpu_padded(s->to->shape.c) * sizeof *bias);
-        if (cpu_present(&op->inputs[2]))
-            cpu_fill_vector(bias, s->to->shape.c, &op->inputs[2]);
-    }
+    if (!s->data)
+        cpu_fill_biased((float *)(void *)plan->device->scratch, s->to->shape.c, &plan->op);
     while (cpu_stack_next(&s->stack, &run.chunk))
         run_chunk(&run);
     return COD_OK;
