@@ -58,30 +58,17 @@ static bool is_asked(void *context)
     return asked != 0;
 }
 
-/** Shows what the process says, and keeps what it gives as the reason of a failure. */
-static void relay(int from, char message[COD_COMPARE_MESSAGE])
+/** Shows a line that the process says, and keeps what it gives as the reason of a failure. */
+static void on_line(void *message, char *line)
 {
     static const char *const marks[] = {"codistill: ", "netlab: error: "};
-    FILE *in = fdopen(from, "r");
-    char *line = NULL, *end = NULL;
-    size_t capacity = 0;
-    for (ssize_t length; in != NULL && (length = getline(&line, &capacity, in)) > 0;) {
-        if (line[length - 1] == '\n')
-            line[length - 1] = '\0';
-        for (size_t i = 0; i < 2; i++)
-            if (strncmp(line, marks[i], strlen(marks[i])) == 0)
-                snprintf(message, COD_COMPARE_MESSAGE, "%s", line + strlen(marks[i]));
-        if (line[0] != COD_DISPLAY_MARK) {
-            cod_display_line(line);
-        } else if (line[1] == 'S') {
-            const long group = strtol(line + 2, &end, 10);
-            cod_display_group((int)group, *end == ' ' ? end + 1 : end);
-        }
-    }
-    free(line);
-    if (in != NULL)
-        fclose(in);
-    cod_display_close();
+    for (size_t i = 0; i < 2; i++)
+        if (strncmp(line, marks[i], strlen(marks[i])) == 0)
+            snprintf(message, COD_COMPARE_MESSAGE, "%s", line + strlen(marks[i]));
+    if (line[0] != COD_DISPLAY_MARK)
+        cod_display_line(line);
+    else if (line[1] == 'S')
+        cod_display_news(line + 1);
 }
 
 /** Hands signals on to it. */
@@ -111,10 +98,12 @@ static int run_process(void *context, const char *const *args, bool laboratory, 
     child = pid;
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
-    if (pid > 0)
-        relay(ends[0], message);
-    else
+    if (pid > 0) {
+        cod_display_read(ends[0], on_line, message);
+        cod_display_close();
+    } else {
         close(ends[0]);
+    }
     while (pid > 0 && waitpid(pid, &state, 0) < 0)
         ;
     child = 0;

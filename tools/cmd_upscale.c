@@ -155,19 +155,6 @@ static void show_progress(void *context, size_t done, size_t total)
     fprintf(stderr, "\r\033[K%s: part %zu of %zu", (const char *)context, done, total);
 }
 
-/** Makes the folder that a file is to lie in. */
-static cod_status folder_prepare(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL || slash == path)
-        return COD_OK;
-    char *folder = strndup(path, (size_t)(slash - path));
-    COD_REQUIRE_MEMORY(folder);
-    const cod_status status = cod_folder_create(folder);
-    free(folder);
-    return status;
-}
-
 static void report(const cod_session *session, const char *output, const cod_image *in, const cod_image *out,
                    double seconds)
 {
@@ -209,7 +196,7 @@ static cod_status upscale_picture(const cod_session *session, const arguments *a
         fputs("\r\033[K", stderr);
     if (status != COD_OK)
         status = cod_fail_prefix(status, "%s", input);
-    COD_THEN(status, folder_prepare(output));
+    COD_THEN(status, cod_folder_create_above(output));
     COD_THEN(status, cod_image_write(output, &out, cod_image_format_of(output), (int)args->quality));
     if (status == COD_OK && !args->quiet)
         report(session, output, in, &out, seconds);
@@ -293,7 +280,7 @@ static cod_status upscale_video(video_work *work, cod_arena *arena)
     COD_TRY(open_model(args, arena, &work->session));
     if (args->calibrate != NULL)
         COD_TRY(cod_calibrate_folder(work->session.upscaler, args->calibrate, false));
-    COD_TRY(folder_prepare(args->output));
+    COD_TRY(cod_folder_create_above(args->output));
     COD_TRY(cod_video_run(&job, &done));
     if (!args->quiet)
         report_video(work, &done);

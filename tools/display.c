@@ -116,6 +116,28 @@ void cod_display_group(int group, const char *line)
     pthread_mutex_unlock(&display.mutex);
 }
 
+void cod_display_news(const char *news)
+{
+    char *end = NULL;
+    const long group = strtol(news + 1, &end, 10);
+    cod_display_group((int)group, *end == ' ' ? end + 1 : end);
+}
+
+void cod_display_read(int from, void (*on_line)(void *context, char *line), void *context)
+{
+    FILE *in = fdopen(from, "r");
+    char *line = NULL;
+    size_t capacity = 0;
+    for (ssize_t length; in != NULL && (length = getline(&line, &capacity, in)) > 0;) {
+        if (line[length - 1] == '\n')
+            line[length - 1] = '\0';
+        on_line(context, line);
+    }
+    free(line);
+    if (in != NULL)
+        fclose(in);
+}
+
 void cod_display_close(void)
 {
     pthread_mutex_lock(&display.mutex);

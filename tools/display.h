@@ -27,6 +27,10 @@ bool cod_display_is_read(void);
 void cod_display_line(const char *line);
 /** Replaces a group's line. */
 void cod_display_group(int group, const char *line);
+/** The same from news of a rank, "S<group> <text>". */
+void cod_display_news(const char *news);
+/** Reads the lines of ranks, which come without their newlines, until the last writer is gone; closes `from`. */
+void cod_display_read(int from, void (*on_line)(void *context, char *line), void *context);
 /** Leaves the groups' lines as they are and goes below them. */
 void cod_display_close(void);
 

@@ -141,12 +141,11 @@ static void note_rank(relay *r, const char *text)
     cod_deaths_note(r->deaths, rank, pid);
 }
 
-static void on_line(relay *r, char *line)
+static void on_line(void *context, char *line)
 {
-    char *end = NULL;
+    relay *r = context;
     if (line[0] == COD_DISPLAY_MARK && line[1] == 'S') {
-        const long group = strtol(line + 2, &end, 10);
-        cod_display_group((int)group, *end == ' ' ? end + 1 : end);
+        cod_display_news(line + 1);
     } else if (line[0] == COD_DISPLAY_MARK && line[1] == 'X') {
         r->code = (int)strtol(line + 2, NULL, 10);
     } else if (line[0] == COD_DISPLAY_MARK && line[1] == 'P') {
@@ -162,22 +161,6 @@ static void on_line(relay *r, char *line)
         r->spoken = r->spoken || starts_with(line, "codistill: ");
         cod_display_line(line);
     }
-}
-
-/** Reads lines until the last writer is gone. */
-static void read_all(relay *r, int from)
-{
-    FILE *in = fdopen(from, "r");
-    char *line = NULL;
-    size_t capacity = 0;
-    for (ssize_t length; in != NULL && (length = getline(&line, &capacity, in)) > 0;) {
-        if (line[length - 1] == '\n')
-            line[length - 1] = '\0';
-        on_line(r, line);
-    }
-    free(line);
-    if (in != NULL)
-        fclose(in);
 }
 
 /** Starts `args`; its standard error can be read from *from. @return the child, or -1 */
@@ -213,7 +196,7 @@ static void follow(pid_t pid, int from, cod_deaths *deaths, cod_launch_ending *e
         sigaction(signals[i], &(struct sigaction){.sa_handler = pass_on, .sa_flags = SA_RESTART}, NULL);
     r.held = open_memstream(&r.held_text, &r.held_bytes);
     if (r.held != NULL)
-        read_all(&r, from);
+        cod_display_read(from, on_line, &r);
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         ;
     cod_display_close();

@@ -35,15 +35,23 @@ static cod_status create(cod_comm *comm, int *ranks, int *first, int count, int 
     return status;
 }
 
+/** What create() takes: memory for `size` ranks and the beginnings of `count` groups, which are zeroed. */
+static cod_status new_ranks(int size, int count, int **ranks, int **first)
+{
+    *ranks = malloc((size_t)size * sizeof **ranks);
+    *first = calloc((size_t)count + 1, sizeof **first);
+    if (*ranks != NULL && *first != NULL)
+        return COD_OK;
+    free(*ranks);
+    free(*first);
+    return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", count);
+}
+
 /** Groups of contiguous ranks, `size` in all, of which the job has those from `job` on. */
 static cod_status create_contiguous(cod_comm *comm, const int *sizes, size_t count, int size, int job, cod_group **out)
 {
-    int *ranks = malloc((size_t)size * sizeof *ranks), *first = calloc(count + 1, sizeof *first);
-    if (ranks == NULL || first == NULL) {
-        free(ranks);
-        free(first);
-        return cod_fail(COD_ERR_MEMORY, "out of memory for %zu groups", count);
-    }
+    int *ranks, *first;
+    COD_TRY(new_ranks(size, (int)count, &ranks, &first));
     for (size_t i = 0; i < count; i++)
         first[i + 1] = first[i] + sizes[i];
     for (int r = 0; r < size; r++)
@@ -80,12 +88,8 @@ cod_status cod_group_create_part(cod_comm *comm, const int *sizes, size_t count,
 cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out)
 {
     const int nodes = cod_comm_node_count(comm);
-    int *ranks = malloc((size_t)comm->size * sizeof *ranks), *first = calloc((size_t)nodes + 1, sizeof *first);
-    if (ranks == NULL || first == NULL) {
-        free(ranks);
-        free(first);
-        return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", nodes);
-    }
+    int *ranks, *first;
+    COD_TRY(new_ranks(comm->size, nodes, &ranks, &first));
     int used = 0;
     for (int node = 0; node < nodes; node++) {
         for (int r = 0; r < comm->size; r++)
@@ -102,12 +106,8 @@ cod_status cod_group_create_across(const cod_group *group, cod_group **out)
     COD_REQUIRE(group->first[group->count] == group->comm->size, "groups of other jobs cannot be met");
     for (int g = 0; g < group->count; g++)
         places = cod_group_members_of(group, g).size > places ? cod_group_members_of(group, g).size : places;
-    int *ranks = malloc((size_t)group->comm->size * sizeof *ranks), *first = calloc((size_t)places + 1, sizeof *first);
-    if (ranks == NULL || first == NULL) {
-        free(ranks);
-        free(first);
-        return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", places);
-    }
+    int *ranks, *first;
+    COD_TRY(new_ranks(group->comm->size, places, &ranks, &first));
     for (int place = 0; place < places; place++) {
         for (int g = 0; g < group->count; g++)
             if (place < cod_group_members_of(group, g).size)
@@ -128,12 +128,8 @@ cod_status cod_group_create_interleaved(const cod_group *group, int stride, cod_
         COD_REQUIRE(stride > 0 && cod_group_members_of(group, g).size % stride == 0,
                     "the %d ranks of group %d cannot be dealt out to %d", cod_group_members_of(group, g).size, g,
                     stride);
-    int *ranks = malloc((size_t)group->comm->size * sizeof *ranks), *first = calloc((size_t)count + 1, sizeof *first);
-    if (ranks == NULL || first == NULL) {
-        free(ranks);
-        free(first);
-        return cod_fail(COD_ERR_MEMORY, "out of memory for %d groups", count);
-    }
+    int *ranks, *first;
+    COD_TRY(new_ranks(group->comm->size, count, &ranks, &first));
     for (int part = 0; part < count; part++) {
         const int g = part / stride, size = cod_group_members_of(group, g).size;
         for (int place = part % stride; place < size; place += stride)

@@ -36,12 +36,12 @@ static void complain_of_strategy(cod_comparison *c, const cod_config_node *node,
 {
     const char *names[64];
     char known[512] = "", text[1024];
-    size_t count = 0, used = 0;
+    size_t count = 0;
     for (; count < 63 && cod_strategy_at(count) != NULL; count++)
         names[count] = cod_strategy_at(count)->name;
     names[count++] = ROWS;
-    for (size_t i = 0; i < count && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
+    for (size_t i = 0; i < count; i++)
+        cod_names_add(known, sizeof known, names[i]);
     const char *near = cod_suggest(name, names, count);
     snprintf(text, sizeof text, "%sthere is no strategy '%s'; %s%s%sthere are: %s",
              node == NULL ? "--strategies: " : "", name, near ? "did you mean '" : "", near ? near : "",

@@ -161,8 +161,8 @@ static cod_status report_unknown(application *apply, const char *path, const cod
                            home[0] ? "in '" : "to the top level", home, home[0] ? "'" : "");
     } else {
         char known[512] = "";
-        for (size_t i = 0, used = 0; i < words.count && used < sizeof known; i++)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", words.items[i]);
+        for (size_t i = 0; i < words.count; i++)
+            cod_names_add(known, sizeof known, words.items[i]);
         cod_config_problem(apply->config, node, "unknown %s '%s'%s; known here: %s", what, node->key, where, known);
     }
     free(words.items);
@@ -249,8 +249,8 @@ static cod_status choose(application *apply, const cod_config_node *top, size_t 
     if (option->type == COD_OPTION_STRING) {
         const char *near = cod_suggest(name, selector->names, count);
         char known[512] = "";
-        for (size_t i = 0, used = 0; i < count && used < sizeof known; i++)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", selector->names[i]);
+        for (size_t i = 0; i < count; i++)
+            cod_names_add(known, sizeof known, selector->names[i]);
         cod_config_problem(apply->config, node,
                            near ? "%s%s%s: '%s' is unknown; did you mean '%s'?" : "%s%s%s: '%s' is not one of: %s",
                            selector->section, selector->section[0] != '\0' ? "." : "", selector->key, name,

@@ -1,6 +1,7 @@
 #include "core/backend.h"
 
-#include <stdio.h>
+#include "core/option.h"
+
 #include <string.h>
 
 enum { MAX_BACKENDS = 8 };
@@ -57,9 +58,7 @@ const char *cod_backend_name_at(size_t index)
 
 void cod_backend_names(char text[COD_BACKEND_NAMES])
 {
-    size_t length = 0;
     text[0] = '\0';
-    for (size_t i = 0; cod_backend_name_at(i) != NULL && length < COD_BACKEND_NAMES; i++)
-        length += (size_t)snprintf(text + length, COD_BACKEND_NAMES - length, "%s%s", i > 0 ? ", " : "",
-                                   cod_backend_name_at(i));
+    for (size_t i = 0; cod_backend_name_at(i) != NULL; i++)
+        cod_names_add(text, COD_BACKEND_NAMES, cod_backend_name_at(i));
 }

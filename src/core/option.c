@@ -394,3 +394,9 @@ const char *cod_suggest(const char *text, const char *const *candidates, size_t 
     }
     return best;
 }
+
+void cod_names_add(char *text, size_t bytes, const char *name)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
+}

@@ -100,4 +100,7 @@ const char *cod_option_expectation(const cod_option *option, cod_arena *arena);
 /** The candidate nearest to `text` by Damerau-Levenshtein distance, or NULL when none is near enough to suggest. */
 const char *cod_suggest(const char *text, const char *const *candidates, size_t count);
 
+/** Adds a name to a list for a message: "all, ring". What does not fit into text[bytes] is cut. */
+void cod_names_add(char *text, size_t bytes, const char *name);
+
 #endif

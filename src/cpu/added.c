@@ -1,5 +1,4 @@
 /* A convolution and the sum of its output and a residual, as two plans: for implementations that do not add while they store. */
-#include "cpu/cpu.h"
 #include "cpu/cpu_internal.h"
 
 #include "core/memory.h"
@@ -29,7 +28,7 @@ static cod_status added_run(cod_plan *plan)
     return state->sum->run(state->sum);
 }
 
-cod_status cpu_plan_added(cod_plan *plan)
+cod_status cpu_plan_added(cod_plan *plan, cpu_plan_constructor *construct)
 {
     COD_TRY(cpu_plan_alloc_state(plan, sizeof(added_state)));
     plan->destroy = added_destroy;
@@ -42,8 +41,8 @@ cod_status cpu_plan_added(cod_plan *plan)
                         .inputs = {plan->op.inputs[4]},
                         .outputs = {plan->op.outputs[0]},
                         .name = plan->op.name};
-    COD_TRY(cod_cpu_backend.plan_create(plan->device, &convolution, &state->convolution));
-    COD_TRY(cod_cpu_backend.plan_create(plan->device, &sum, &state->sum));
+    COD_TRY(cpu_plan_create(plan->device, &convolution, construct, &state->convolution));
+    COD_TRY(cpu_plan_create(plan->device, &sum, cpu_plan_add, &state->sum));
     plan->prepare = added_prepare;
     plan->run = added_run;
     return COD_OK;

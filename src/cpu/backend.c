@@ -71,38 +71,6 @@ static bool cpu_supports(cod_device *device, cod_dtype activation)
            (activation == COD_S8 && device->native_int8);
 }
 
-cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)
-{
-    return cpu_device_need_scratch(plan->device, bytes);
-}
-
-/** Moving it is safe because plans read the device's pointer when they run: nothing here is recorded with its address. */
-cod_status cpu_device_need_scratch(cod_device *device, size_t bytes)
-{
-    if (bytes <= device->scratch_bytes)
-        return COD_OK;
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, bytes));
-    cod_aligned_free(device->scratch);
-    device->scratch = memory;
-    device->scratch_bytes = bytes;
-    return COD_OK;
-}
-
-cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes)
-{
-    return cod_aligned_alloc(&plan->state, bytes);
-}
-
-void cpu_plan_destroy(cod_plan *plan)
-{
-    if (plan == NULL)
-        return;
-    if (plan->state != NULL)
-        (plan->destroy ? plan->destroy : cod_aligned_free)(plan->state);
-    cod_aligned_free(plan);
-}
-
 /** Which types a view may have: activations f32 or bf16, parameters and statistics f32, positions i32. */
 static cod_status check_types(const cod_op *op)
 {
@@ -159,9 +127,9 @@ static cod_status check_types(const cod_op *op)
     return COD_OK;
 }
 
-static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan **out)
+static cod_status cpu_plan_create_checked(cod_device *device, const cod_op *op, cod_plan **out)
 {
-    static cod_status (*const constructors[COD_OP_KIND_COUNT])(cod_plan * plan) = {
+    static cpu_plan_constructor *const constructors[COD_OP_KIND_COUNT] = {
         [COD_OP_CONV2D] = cpu_plan_convolution,
         [COD_OP_CONV2D_BACKWARD_DATA] = cpu_plan_convolution,
         [COD_OP_CONV2D_BACKWARD_WEIGHTS] = cpu_plan_convolution,
@@ -204,18 +172,10 @@ static cod_status cpu_plan_create(cod_device *device, const cod_op *op, cod_plan
                         cod_op_kind_name(COD_OP_NORM_BACKWARD));
     COD_TRY(check_types(op));
     COD_TRY(cpu_use_threads(device->threads));
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_plan)));
-    cod_plan *plan = memory;
-    plan->device = device;
-    plan->op = *op;
-    const cod_status status = constructors[op->kind](plan);
-    if (status != COD_OK) {
-        cpu_plan_destroy(plan);
-        return cod_fail_prefix(status, "cpu: %s '%s'", cod_op_kind_name(op->kind), op->name ? op->name : "");
-    }
-    *out = plan;
-    return COD_OK;
+    const cod_status status = cpu_plan_create(device, op, constructors[op->kind], out);
+    return status == COD_OK
+               ? COD_OK
+               : cod_fail_prefix(status, "cpu: %s '%s'", cod_op_kind_name(op->kind), op->name ? op->name : "");
 }
 
 static cod_status cpu_plans_prepare(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
@@ -251,7 +211,7 @@ const cod_backend cod_cpu_backend = {
     .put = cod_host_upload,
     .download = cod_host_download,
     .copy = cod_host_copy,
-    .plan_create = cpu_plan_create,
+    .plan_create = cpu_plan_create_checked,
     .plans_prepare = cpu_plans_prepare,
     .plan_run = cpu_plan_run,
     .plan_destroy = cpu_plan_destroy,

@@ -1,4 +1,4 @@
-/* Which of several implementations a convolution gets, and what they share. */
+/* Which of several implementations a convolution gets. */
 #include "cpu/cpu_internal.h"
 
 #include <stdlib.h>
@@ -26,6 +26,11 @@ static bool has_few_outputs(const cod_op *op)
     return op->outputs[0].shape.n <= 128;
 }
 
+static cod_status plan_shuffled(cod_plan *plan)
+{
+    return cpu_plan_shuffled(plan, cpu_plan_convolution);
+}
+
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
     {.name = "tiles", .fits = cpu_tiles_fits, .preferred = has_few_outputs, .create = cpu_plan_tiles},
@@ -38,7 +43,7 @@ static const cpu_candidate candidates[] = {
     {.name = "winograd", .fits = winograd_fits, .create = cpu_plan_winograd, .adds_residual = true},
     {.name = "strided", .fits = cpu_strided_fits, .create = cpu_plan_strided},
     {.name = "phased", .fits = cpu_phased_fits, .create = cpu_plan_phased},
-    {.name = "shuffled", .fits = cpu_shuffled_fits, .create = cpu_plan_shuffled},
+    {.name = "shuffled", .fits = cpu_shuffled_fits, .create = plan_shuffled},
     {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
@@ -89,40 +94,5 @@ cod_status cpu_plan_convolution(cod_plan *plan)
     if (residual) /* a small part of the time: what is fastest without it is so with it */
         op.inputs[4] = (cod_view){.buffer = NULL};
     COD_TRY(choose(plan->device, &op, &chosen));
-    return residual && !chosen->adds_residual ? cpu_plan_added(plan) : chosen->create(plan);
-}
-
-/** Adds the sums of some pixels to `sums` [channels]. */
-static void add_pixels(const cod_plan *plan, cpu_rows rows, int64_t pixels, int64_t channels, int64_t step, float *sums)
-{
-    const cpu_chunks chunks = cpu_chunks_of(pixels, channels);
-    float *shift = (float *)(void *)plan->device->scratch, *part = shift + cpu_padded(channels);
-    memset(shift, 0, (size_t)cpu_padded(channels) * sizeof *shift);
-    for (int64_t i = 0; i < chunks.count; i++) {
-        plan->device->kernels->moments(cpu_rows_from(rows, i * chunks.size), cpu_chunk_length(&chunks, i), channels,
-                                       shift, part);
-        for (int64_t c = 0; c < channels; c++)
-            sums[c * step] += part[c];
-    }
-}
-
-void cpu_bias_gradient(const cod_plan *plan)
-{
-    const cod_view *dy = &plan->op.inputs[1];
-    const int64_t channels = dy->shape.c, r = cod_op_shuffle(&plan->op.attr);
-    float *db = cod_view_host(&plan->op.outputs[1]);
-    if (!plan->op.accumulate)
-        memset(db, 0, (size_t)(channels * r * r) * sizeof *db);
-    if (r == 1) {
-        add_pixels(plan, cpu_rows_of(dy), cpu_pixels(dy), channels, 1, db);
-        return;
-    }
-    /* Every r-th pixel of every r-th line belongs to the same channels. */
-    for (int64_t line = 0; line < dy->shape.n * dy->shape.h; line++) {
-        for (int64_t j = 0; j < r; j++) {
-            cpu_rows rows = cpu_rows_from(cpu_rows_of(dy), line * dy->shape.w + j);
-            rows.stride *= r;
-            add_pixels(plan, rows, dy->shape.w / r, channels, r * r, db + line % r * r + j);
-        }
-    }
+    return residual && !chosen->adds_residual ? cpu_plan_added(plan, chosen->create) : chosen->create(plan);
 }

@@ -9,12 +9,15 @@
 #include "cpu/kernels_internal.h"
 #include "cpu/onednn_internal.h"
 
+/** Looks at plan->op, which is checked and copied already, and sets the plan's functions, state and scratch. */
+typedef cod_status cpu_plan_constructor(cod_plan *plan);
+
 /** One way to do a convolution. */
 typedef struct cpu_candidate {
     const char *name;
     bool (*fits)(const cod_device *device, const cod_op *op);
     bool (*preferred)(const cod_op *op); /**< where it fits: whether it is taken untimed; NULL = always */
-    cod_status (*create)(cod_plan *plan);
+    cpu_plan_constructor *create;
     bool adds_residual; /**< as it stores; others need a pass more */
 } cpu_candidate;
 
@@ -44,11 +47,15 @@ struct cod_plan {
     void *state;
 };
 
+/** @param[out] out  new; cpu_plan_destroy() */
+COD_MUST_CHECK cod_status cpu_plan_create(cod_device *device, const cod_op *op, cpu_plan_constructor *construct,
+                                          cod_plan **out);
+/** NULL is fine. */
+void cpu_plan_destroy(cod_plan *plan);
+
 /** Makes the device's scratch at least this large; for constructors only. */
 COD_MUST_CHECK cod_status cpu_device_need_scratch(cod_device *device, size_t bytes);
 COD_MUST_CHECK cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes);
-
-void cpu_plan_destroy(cod_plan *plan);
 
 /** Allocates the plan's zeroed state. */
 COD_MUST_CHECK cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes);
@@ -59,7 +66,7 @@ static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes
     return plan->device->scratch + shared_bytes + (size_t)thread * thread_bytes;
 }
 
-/** Constructors: look at plan->op (checked and copied already), set the plan's functions, state and scratch. */
+/* Constructors. */
 cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next eight, without a residual */
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
 cod_status cpu_plan_linear(cod_plan *plan);      /**< large layers on few rows by itself, others by cpu_plan_conv() */
@@ -69,8 +76,10 @@ cod_status cpu_plan_winograd4(cod_plan *plan); /**< of f32, in tiles of 4x4 outp
 cod_status cpu_plan_strided(cod_plan *plan);   /**< of f32, with stride 2 */
 cod_status cpu_plan_phased(cod_plan *plan);    /**< on AMX, with stride 2: forward and backward data */
 cod_status cpu_plan_tiles(cod_plan *plan);     /**< weight gradients on AMX */
-cod_status cpu_plan_shuffled(cod_plan *plan);  /**< by another plan, and a pass over its output */
-cod_status cpu_plan_added(cod_plan *plan);     /**< by the chosen one, and a pass that adds the residual */
+/** By a plan that `construct` makes for the convolution without the shuffle, and a pass over its output. */
+cod_status cpu_plan_shuffled(cod_plan *plan, cpu_plan_constructor *construct);
+/** By a plan that `construct` makes for the convolution without the residual, and a pass that adds the residual. */
+cod_status cpu_plan_added(cod_plan *plan, cpu_plan_constructor *construct);
 bool cpu_shuffled_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_tiles() can do it. */
 bool cpu_tiles_fits(const cod_device *device, const cod_op *op);
@@ -251,6 +260,11 @@ void cpu_fill_slope(float *slope, int64_t channels, const cod_op_attr *attr, con
 
 /** The activation alone, as kernels take it after a normalisation: fills vectors[3·padded C]. */
 cpu_affine cpu_fill_activation(float *vectors, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
+
+/** A CONV2D's bias (zeros where it has none) and activation, for cpu_biased_from(): fills vectors[4·padded C]. */
+void cpu_fill_biased(float *vectors, int64_t channels, const cod_op *op);
+/** Both as kernels take them, for the channels from `first` on. */
+cpu_affine cpu_biased_from(const float *vectors, int64_t channels, int64_t first);
 
 /** Copies a parameter vector into target[padded C]. */
 void cpu_fill_vector(float *target, int64_t channels, const cod_view *source);

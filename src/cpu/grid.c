@@ -55,6 +55,23 @@ cpu_affine cpu_fill_activation(float *vectors, int64_t channels, const cod_op_at
     return (cpu_affine){zeros, ones, zeros, slope};
 }
 
+void cpu_fill_biased(float *vectors, int64_t channels, const cod_op *op)
+{
+    const int64_t padded = cpu_padded(channels);
+    float *bias = vectors + 3 * padded;
+    cpu_fill_activation(vectors, channels, &op->attr, &op->inputs[3]);
+    memset(bias, 0, (size_t)padded * sizeof *bias);
+    if (cpu_present(&op->inputs[2]))
+        cpu_fill_vector(bias, channels, &op->inputs[2]);
+}
+
+cpu_affine cpu_biased_from(const float *vectors, int64_t channels, int64_t first)
+{
+    const int64_t padded = cpu_padded(channels);
+    const float *slope = vectors + first, *zeros = slope + padded, *ones = zeros + padded, *bias = ones + padded;
+    return (cpu_affine){zeros, ones, bias, slope};
+}
+
 void cpu_fill_vector(float *target, int64_t channels, const cod_view *source)
 {
     memcpy(target, cod_view_host(source), (size_t)channels * sizeof(float));

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "cpu/axis_internal.h"
 #include "cpu/cpu_internal.h"
+#include "cpu/stack_internal.h"
 #include "cpu/tiles_internal.h"
 
 #include <string.h>
@@ -17,11 +18,10 @@
 enum {
     STRIDE = 2,
     PHASES = STRIDE * STRIDE,
-    CHUNK_BYTES = 768 * 1024, /**< of copies */
-    ROWS = 32,                /**< of a block of products */
-    COLUMNS = 32,             /**< of one, at most: a panel of channels */
-    STEP = 32,                /**< elements of the depth that AMX takes at a time */
-    MOST_TAPS = 64,           /**< of a kernel */
+    ROWS = 32,      /**< of a block of products */
+    COLUMNS = 32,   /**< of one, at most: a panel of channels */
+    STEP = 32,      /**< elements of the depth that AMX takes at a time */
+    MOST_TAPS = 64, /**< of a kernel */
 };
 
 /** A position of the kernel. */
@@ -49,8 +49,8 @@ typedef struct phased_state {
     int64_t depth;       /**< channels of `from` */
     int64_t above, left; /**< zeros */
     int64_t below;       /**< lines behind a chunk's results that its taps read */
-    int64_t pitch, period;
-    int64_t images, lines; /**< of results in a chunk: lines of one image, or those of some whole ones */
+    int64_t pitch;
+    cpu_stack stack; /**< of results */
     int64_t row_bytes, plane_bytes;
     char *rounded; /**< weights in bf16 */
     int32_t *packed;
@@ -138,7 +138,7 @@ static cod_status phased_prepare(cod_plan *plan)
 
 typedef struct phased_run {
     const cod_plan *plan;
-    int64_t image, images, first, lines; /**< of results */
+    cpu_stack_chunk chunk; /**< of results */
 } phased_run;
 
 static char *plane_of(const cod_plan *plan, int64_t plane)
@@ -158,15 +158,16 @@ static void copy_task(void *context, int64_t i, int thread)
     (void)thread;
     const phased_run *run = context;
     const phased_state *s = run->plan->state;
-    const int64_t lines = copied_lines(s, run->lines), plane = i / lines, at = run->first + i % lines - s->above;
+    const int64_t lines = copied_lines(s, run->chunk.lines), plane = i / lines;
+    const int64_t at = run->chunk.first + i % lines - s->above;
     const int64_t down = plane / STRIDE, right = plane % STRIDE, step = s->data ? 1 : STRIDE;
     const int64_t height = s->data ? s->from->shape.h : s->high[down].pixels;
     const int64_t width = s->data ? s->from->shape.w : s->wide[right].pixels;
-    const int64_t image = run->image + at / s->period, line = at % s->period;
+    const int64_t image = run->chunk.image + at / s->stack.period, line = at % s->stack.period;
     char *to = plane_of(run->plan, plane) + i % lines * s->pitch * s->row_bytes;
     if (i % lines == lines - 1) /* taps at the end of a line see the zeros that the next one begins with */
         memset(to + s->pitch * s->row_bytes, 0, (size_t)(s->left * s->row_bytes));
-    if (at < 0 || image >= run->image + run->images || line >= height) {
+    if (at < 0 || image >= run->chunk.image + run->chunk.images || line >= height) {
         memset(to, 0, (size_t)(s->pitch * s->row_bytes));
         return;
     }
@@ -188,16 +189,16 @@ static void store(const phased_run *run, const phased_result *result, int64_t ro
 {
     const cod_plan *plan = run->plan;
     const phased_state *s = plan->state;
-    const int64_t end = cpu_least(row + ROWS, run->lines * s->pitch), padded = cpu_padded(s->to->shape.c);
-    const float *vectors = (const float *)(const void *)plan->device->scratch + column;
-    const cpu_affine affine = {vectors + padded, vectors + 2 * padded, vectors + 3 * padded, vectors};
+    const int64_t end = cpu_least(row + ROWS, run->chunk.lines * s->pitch);
+    const cpu_affine affine =
+        cpu_biased_from((const float *)(const void *)plan->device->scratch, s->to->shape.c, column);
     for (int64_t r = row, pixels; r < end; r += pixels) {
-        const int64_t at = run->first + r / s->pitch, x = r % s->pitch, line = at % s->period;
+        const int64_t at = run->chunk.first + r / s->pitch, x = r % s->pitch, line = at % s->stack.period;
         pixels = cpu_least(end - r, s->pitch - x);
         const int64_t inside = cpu_least(pixels, result->w - x);
         if (line >= result->h || inside <= 0)
             continue;
-        const int64_t image = run->image + at / s->period;
+        const int64_t image = run->chunk.image + at / s->stack.period;
         cpu_rows to = cpu_rows_from(cpu_rows_of(s->to),
                                     (image * s->to->shape.h + result->line + s->step * line) * s->to->shape.w +
                                         result->column + s->step * x);
@@ -217,7 +218,7 @@ static void multiply_task(void *context, int64_t i, int thread)
     const phased_run *run = context;
     const cod_plan *plan = run->plan;
     const phased_state *s = plan->state;
-    const int64_t panel = i % panels_of(s), columns = columns_of(s, panel), rows = run->lines * s->pitch;
+    const int64_t panel = i % panels_of(s), columns = columns_of(s, panel), rows = run->chunk.lines * s->pitch;
     const phased_result *result = &s->results[i / panels_of(s)];
     float *sums = (float *)(void *)cpu_thread_scratch(plan, s->at_threads, ROWS * COLUMNS * sizeof(float), thread);
     const char *taps[MOST_TAPS];
@@ -247,35 +248,18 @@ static void multiply_task(void *context, int64_t i, int thread)
 static void run_chunk(phased_run *run)
 {
     const phased_state *s = run->plan->state;
-    cpu_parallel_for(run->plan->device, s->plane_count * copied_lines(s, run->lines), copy_task, run);
+    cpu_parallel_for(run->plan->device, s->plane_count * copied_lines(s, run->chunk.lines), copy_task, run);
     cpu_parallel_for(run->plan->device, s->result_count * panels_of(s), multiply_task, run);
-}
-
-static int64_t greatest_height(const phased_state *s)
-{
-    return s->results[0].h; /* phase 0 has the most */
 }
 
 static cod_status phased_run_plan(cod_plan *plan)
 {
     const phased_state *s = plan->state;
-    const cod_op *op = &plan->op;
     phased_run run = {.plan = plan};
-    if (!s->data) {
-        float *vectors = (float *)(void *)plan->device->scratch, *bias = vectors + 3 * cpu_padded(s->to->shape.c);
-        cpu_fill_activation(vectors, s->to->shape.c, &op->attr, &op->inputs[3]);
-        memset(bias, 0, (size_t)cpu_padded(s->to->shape.c) * sizeof *bias);
-        if (cpu_present(&op->inputs[2]))
-            cpu_fill_vector(bias, s->to->shape.c, &op->inputs[2]);
-    }
-    for (run.image = 0; run.image < s->to->shape.n; run.image += run.images) {
-        run.images = cpu_least(s->to->shape.n - run.image, s->images);
-        const int64_t all = (run.images - 1) * s->period + greatest_height(s);
-        for (run.first = 0; run.first < all; run.first += run.lines) {
-            run.lines = cpu_least(all - run.first, s->lines);
-            run_chunk(&run);
-        }
-    }
+    if (!s->data)
+        cpu_fill_biased((float *)(void *)plan->device->scratch, s->to->shape.c, &plan->op);
+    while (cpu_stack_next(&s->stack, &run.chunk))
+        run_chunk(&run);
     return COD_OK;
 }
 
@@ -342,14 +326,6 @@ static void plan_axis(const phased_state *s, const cpu_axis axes[STRIDE], int64_
     }
 }
 
-static void plan_chunk(phased_state *s)
-{
-    const int64_t line_bytes = s->plane_count * s->pitch * s->row_bytes, height = greatest_height(s);
-    const int64_t lines = cpu_greatest(CHUNK_BYTES / line_bytes, 1), more = lines - height;
-    s->images = more < 0 ? 1 : cpu_least(1 + more / s->period, s->to->shape.n);
-    s->lines = cpu_least(lines, (s->images - 1) * s->period + height);
-}
-
 static cod_status allocate(phased_state *s)
 {
     const size_t weights = (size_t)cod_shape_count(s->w);
@@ -379,13 +355,14 @@ cod_status cpu_plan_phased(cod_plan *plan)
     s->depth = s->from->shape.c;
     COD_TRY(allocate(s));
     list_results(s);
+    s->stack = (cpu_stack){.images = s->to->shape.n, .height = s->results[0].h}; /* phase 0 has the most */
     int64_t right;
-    plan_axis(s, s->high, y.h, &s->above, &s->below, &s->period);
+    plan_axis(s, s->high, y.h, &s->above, &s->below, &s->stack.period);
     plan_axis(s, s->wide, y.w, &s->left, &right, &s->pitch);
     s->row_bytes = s->depth * 2;
     s->row_bytes += s->row_bytes % 128 == 0 ? 64 : 0; /* rows would share sets of the first-level cache */
-    plan_chunk(s);
-    s->plane_bytes = (copied_lines(s, s->lines) * s->pitch + s->left + right + ROWS) * s->row_bytes;
+    cpu_stack_cut(&s->stack, s->plane_count * s->pitch * s->row_bytes, 1);
+    s->plane_bytes = (copied_lines(s, s->stack.chunk_lines) * s->pitch + s->left + right + ROWS) * s->row_bytes;
     s->at_planes = cod_align_up(4 * (size_t)cpu_padded(s->to->shape.c) * sizeof(float));
     s->at_threads = cod_align_up(s->at_planes + (size_t)(s->plane_count * s->plane_bytes));
     return cpu_plan_need_scratch(plan, s->at_threads + (size_t)plan->device->threads * ROWS * COLUMNS * sizeof(float));

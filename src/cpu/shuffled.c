@@ -2,7 +2,6 @@
  * A convolution whose output's pixels are shuffled, as two or three plans: the convolution on an image of its own, the shuffle, and a
  * PReLU with a slope for each channel. For implementations that do not store shuffled by themselves.
  */
-#include "cpu/cpu.h"
 #include "cpu/cpu_internal.h"
 
 #include "core/memory.h"
@@ -49,12 +48,7 @@ static cod_status backward_run(cod_plan *plan)
     return state->convolution->run(state->convolution);
 }
 
-static cod_status create(const cod_plan *plan, const cod_op *op, cod_plan **out)
-{
-    return cod_cpu_backend.plan_create(plan->device, op, out);
-}
-
-cod_status cpu_plan_shuffled(cod_plan *plan)
+cod_status cpu_plan_shuffled(cod_plan *plan, cpu_plan_constructor *construct)
 {
     COD_TRY(cpu_plan_alloc_state(plan, sizeof(shuffled_state)));
     plan->destroy = shuffled_destroy;
@@ -83,15 +77,15 @@ cod_status cpu_plan_shuffled(cod_plan *plan)
                       .inputs = {forward ? *y : large},
                       .outputs = {forward ? large : *y},
                       .name = op->name};
-    COD_TRY(create(plan, &convolution, &state->convolution));
-    COD_TRY(create(plan, &shuffle, &state->shuffle));
+    COD_TRY(cpu_plan_create(plan->device, &convolution, construct, &state->convolution));
+    COD_TRY(cpu_plan_create(plan->device, &shuffle, cpu_plan_shuffle, &state->shuffle));
     if (slopes) {
         const cod_op activation = {.kind = COD_OP_ACTIVATION,
                                    .attr = op->attr,
                                    .inputs = {large, op->inputs[3]},
                                    .outputs = {large},
                                    .name = op->name};
-        COD_TRY(create(plan, &activation, &state->activation));
+        COD_TRY(cpu_plan_create(plan->device, &activation, cpu_plan_activation, &state->activation));
     }
     if (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS)
         plan->prepare = shuffled_prepare;

@@ -156,9 +156,7 @@ static void forward_task(void *context, int64_t i, int thread)
     }
     if (!cpu_present(&op->inputs[2]) && op->attr.activation == COD_ACT_NONE)
         return;
-    const float *vectors = floats(plan, 0);
-    const int64_t padded = cpu_padded(s->y.c);
-    const cpu_affine affine = {vectors + padded, vectors + 2 * padded, vectors + 3 * padded, vectors};
+    const cpu_affine affine = cpu_biased_from(floats(plan, 0), s->y.c, 0);
     const cpu_rows y = cpu_rows_from(s->y_rows, (n * s->y.h + first) * s->y.w);
     plan->device->kernels->affine(y, y, lines * s->y.w, s->y.c, CPU_ACT_SLOPE, &affine);
 }
@@ -166,12 +164,7 @@ static void forward_task(void *context, int64_t i, int thread)
 static cod_status forward_run(cod_plan *plan)
 {
     const strided_state *s = plan->state;
-    const cod_op *op = &plan->op;
-    float *vectors = floats(plan, 0), *bias = vectors + 3 * cpu_padded(s->y.c);
-    cpu_fill_activation(vectors, s->y.c, &op->attr, &op->inputs[3]);
-    memset(bias, 0, (size_t)cpu_padded(s->y.c) * sizeof *bias);
-    if (cpu_present(&op->inputs[2]))
-        cpu_fill_vector(bias, s->y.c, &op->inputs[2]);
+    cpu_fill_biased(floats(plan, 0), s->y.c, &plan->op);
     cpu_parallel_for(plan->device, s->y.n * s->groups, forward_task, plan);
     return COD_OK;
 }

@@ -9,14 +9,14 @@
 #include "core/memory.h"
 #include "cpu/axis_internal.h"
 #include "cpu/cpu_internal.h"
+#include "cpu/stack_internal.h"
 #include "cpu/tiles_internal.h"
 
 #include <string.h>
 
 enum {
-    CHUNK_BYTES = 768 * 1024, /**< of pairs and planes; they stay in the second-level cache */
-    STEPS = 8,                /**< of CPU_TILE_PIXELS pixels, for all taps of a group before the next */
-    SLACK = 64,               /**< pixels behind the last line of a plane that a step may read */
+    STEPS = 8,  /**< of CPU_TILE_PIXELS pixels, for all taps of a group before the next */
+    SLACK = 64, /**< pixels behind the last line of a plane that a step may read */
     MOST_STRIDE = 2,
 };
 
@@ -25,8 +25,7 @@ typedef struct tiles_phase {
     int64_t line, column;    /**< of x, where it begins */
     int64_t top, margin;     /**< lines above dy and zeros left of it: as the last tap of a direction wants them */
     int64_t pitch;           /**< pixels of a line; even, so that no pair has pixels of two lines */
-    int64_t period;          /**< lines from image to image, so that no tap of one reaches the next */
-    int64_t images, lines;   /**< of x in a chunk: lines of one image, or those of some whole ones */
+    cpu_stack stack;         /**< of x; its period is such that no tap of an image reaches the next */
     int64_t inputs, outputs; /**< tiles of 16 channels */
     bool by_column;          /**< rows of the first operand are columns of the kernel, not outputs */
     int64_t groups;          /**< blocks of outputs; by column: outputs */
@@ -81,21 +80,21 @@ typedef struct tiles_run {
     const cod_plan *plan;
     const tiles_state *s;
     const tiles_phase *p;
-    int64_t image, images;
-    int64_t first, lines; /**< of x in the chunk, from the first image's first one */
+    cpu_stack_chunk chunk; /**< of x */
     bool accumulate;
 } tiles_run;
 
 static int64_t steps_of(const tiles_run *run)
 {
-    return (run->lines * run->p->pitch + CPU_TILE_PIXELS - 1) / CPU_TILE_PIXELS;
+    return (run->chunk.lines * run->p->pitch + CPU_TILE_PIXELS - 1) / CPU_TILE_PIXELS;
 }
 
 /** The line that lies `line` lines below the first image's first one, images being `period` apart; NULL between them. */
 static const char *line_of(const tiles_run *run, const cod_view *view, int64_t line, int64_t stride, int64_t first)
 {
-    const int64_t image = run->image + line / run->p->period, inside = first + line % run->p->period * stride;
-    if (line < 0 || image >= run->image + run->images || inside >= view->shape.h)
+    const int64_t period = run->p->stack.period, end = run->chunk.image + run->chunk.images;
+    const int64_t image = run->chunk.image + line / period, inside = first + line % period * stride;
+    if (line < 0 || image >= end || inside >= view->shape.h)
         return NULL;
     return (const char *)cod_view_host(view) +
            (image * view->shape.h + inside) * view->shape.w * view->pixel_stride * 2;
@@ -108,7 +107,7 @@ static void layout_dy(const tiles_run *run, int64_t i, char *planes)
     const cod_view *dy = run->s->dy;
     const int64_t r = run->s->shuffle, pixel_bytes = dy->pixel_stride * 2;
     for (int64_t o = 0; o < r * r; o++) {
-        const char *line = line_of(run, dy, run->first - p->top + i, r, o / r);
+        const char *line = line_of(run, dy, run->chunk.first - p->top + i, r, o / r);
         cpu_tile_planes(line != NULL ? line + o % r * pixel_bytes : NULL, r * pixel_bytes,
                         line != NULL ? dy->shape.w / r : 0, p->margin, p->pitch, dy->shape.c,
                         planes + o * p->plane_bytes + i * p->pitch * 2, r * r * p->plane_bytes);
@@ -121,7 +120,7 @@ static void layout_x(const tiles_run *run, int64_t i, char *pairs)
     const tiles_phase *p = run->p;
     const tiles_state *s = run->s;
     const int64_t pixel_bytes = s->x->pixel_stride * 2;
-    const char *line = line_of(run, s->x, run->first + i, s->stride_h, p->line);
+    const char *line = line_of(run, s->x, run->chunk.first + i, s->stride_h, p->line);
     cpu_tile_pairs(line != NULL ? line + p->column * pixel_bytes : NULL, s->stride_w * pixel_bytes,
                    line != NULL ? p->wide.pixels : 0, p->pitch, s->x->shape.c, pairs, p->block_bytes, i * p->pitch / 2);
 }
@@ -137,14 +136,14 @@ static void layout_task(void *context, int64_t i, int thread)
     const tiles_phase *p = run->p;
     char *scratch = run->plan->device->scratch, *pairs = scratch + p->at_pairs, *planes = scratch + p->at_planes;
     layout_dy(run, i, planes);
-    if (i == run->lines + p->high.taps - 2)
+    if (i == run->chunk.lines + p->high.taps - 2)
         for (int64_t c = 0; c < p->outputs * CPU_TILE; c++)
             memset(planes + c * p->plane_bytes + (i + 1) * p->pitch * 2, 0, SLACK * 2);
-    if (i >= run->lines)
+    if (i >= run->chunk.lines)
         return;
     layout_x(run, i, pairs);
-    const int64_t used = run->lines * p->pitch / 2 * 64, all = steps_of(run) * CPU_TILE_BYTES;
-    for (int64_t b = 0; i == run->lines - 1 && b < p->inputs; b++)
+    const int64_t used = run->chunk.lines * p->pitch / 2 * 64, all = steps_of(run) * CPU_TILE_BYTES;
+    for (int64_t b = 0; i == run->chunk.lines - 1 && b < p->inputs; b++)
         memset(pairs + b * p->block_bytes + used, 0, (size_t)(all - used));
 }
 
@@ -229,7 +228,7 @@ static void store_task(void *context, int64_t o, int thread)
 static void run_chunk(tiles_run *run)
 {
     const tiles_phase *p = run->p;
-    cpu_parallel_for(run->plan->device, run->lines + p->high.taps - 1, layout_task, run);
+    cpu_parallel_for(run->plan->device, run->chunk.lines + p->high.taps - 1, layout_task, run);
     cpu_parallel_for(run->plan->device, p->parts * p->groups * ((p->inputs + 1) / 2), multiply_task, run);
     run->accumulate = true;
 }
@@ -238,14 +237,8 @@ static void run_phase(cod_plan *plan, const tiles_phase *p)
 {
     const tiles_state *s = plan->state;
     tiles_run run = {.plan = plan, .s = s, .p = p};
-    for (run.image = 0; run.image < s->x->shape.n; run.image += run.images) {
-        run.images = cpu_least(s->x->shape.n - run.image, p->images);
-        const int64_t all = (run.images - 1) * p->period + cpu_greatest(p->high.pixels, 1);
-        for (run.first = 0; run.first < all; run.first += run.lines) {
-            run.lines = cpu_least(all - run.first, p->lines);
-            run_chunk(&run);
-        }
-    }
+    while (cpu_stack_next(&p->stack, &run.chunk))
+        run_chunk(&run);
     cpu_parallel_for(plan->device, plan->op.outputs[0].shape.n, store_task, &run);
 }
 
@@ -260,15 +253,6 @@ static cod_status tiles_run_plan(cod_plan *plan)
     return COD_OK;
 }
 
-/** How much of x a chunk takes. */
-static void choose_chunk(tiles_phase *p, int64_t images)
-{
-    const int64_t line_bytes = p->pitch * 2 * CPU_TILE * (p->inputs + p->outputs);
-    const int64_t lines = cpu_greatest(CHUNK_BYTES / line_bytes, p->high.taps), more = lines - p->high.pixels;
-    p->images = more < 0 ? 1 : cpu_least(1 + more / p->period, images);
-    p->lines = cpu_least(lines, (p->images - 1) * p->period + cpu_greatest(p->high.pixels, 1));
-}
-
 static void plan_phase(const cod_plan *plan, tiles_phase *p)
 {
     const tiles_state *s = plan->state;
@@ -276,16 +260,18 @@ static void plan_phase(const cod_plan *plan, tiles_phase *p)
     const int64_t high = s->dy->shape.h / s->shuffle, wide = s->dy->shape.w / s->shuffle;
     p->top = p->high.taps - 1 - p->high.pad, p->margin = p->wide.taps - 1 - p->wide.pad;
     p->pitch = round_up(cpu_greatest(p->wide.pixels + p->wide.pad, p->margin + wide), 2);
-    p->period = cpu_greatest(p->high.pixels + p->high.pad, p->top + high);
+    p->stack = (cpu_stack){.images = s->dy->shape.n,
+                           .height = p->high.pixels,
+                           .period = cpu_greatest(p->high.pixels + p->high.pad, p->top + high)};
     p->inputs = round_up(w.c, CPU_TILE) / CPU_TILE, p->outputs = round_up(w.n, CPU_TILE) / CPU_TILE;
     p->by_column = w.n < CPU_TILE && w.n < p->wide.taps;
     p->groups = p->by_column ? w.n : p->outputs;
     p->taps = p->by_column ? p->high.taps : p->high.taps * p->wide.taps;
     const int64_t tasks = p->groups * ((p->inputs + 1) / 2);
     p->parts = cpu_least((p->taps + 1) / 2, (plan->device->threads + tasks - 1) / tasks);
-    choose_chunk(p, s->dy->shape.n);
-    p->block_bytes = round_up(p->lines * p->pitch, CPU_TILE_PIXELS) / CPU_TILE_PIXELS * CPU_TILE_BYTES;
-    p->plane_bytes = round_up(((p->lines + p->high.taps - 1) * p->pitch + SLACK) * 2, 64);
+    cpu_stack_cut(&p->stack, p->pitch * 2 * CPU_TILE * (p->inputs + p->outputs), p->high.taps);
+    p->block_bytes = round_up(p->stack.chunk_lines * p->pitch, CPU_TILE_PIXELS) / CPU_TILE_PIXELS * CPU_TILE_BYTES;
+    p->plane_bytes = round_up(((p->stack.chunk_lines + p->high.taps - 1) * p->pitch + SLACK) * 2, 64);
     p->plane_bytes += p->plane_bytes / 64 % 2 == 0 ? 64 : 0; /* planes would share sets of the first-level cache */
     const size_t bias_bytes = 3 * (size_t)cpu_padded(w.n) * sizeof(float);
     const size_t sum_bytes = (size_t)(p->groups * p->taps * p->inputs * CPU_TILE_SUMS) * sizeof(float);

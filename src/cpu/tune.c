@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/option.h"
 #include "core/trace.h"
 
 #include <errno.h>
@@ -116,10 +117,8 @@ static void describe(const cod_device *device, const cod_op *op, const cpu_candi
                      char *text, size_t bytes)
 {
     char names[128] = "";
-    size_t length = 0;
-    for (size_t i = 0; i < count && length < sizeof names; i++)
-        length +=
-            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", candidates[i]->name);
+    for (size_t i = 0; i < count; i++)
+        cod_names_add(names, sizeof names, candidates[i]->name);
     const cod_view *a = &op->inputs[0], *b = &op->inputs[1], *c = &op->outputs[0];
 #define VIEW(v) (v)->shape.n, (v)->shape.h, (v)->shape.w, (v)->shape.c, (v)->pixel_stride, cod_dtype_name((v)->dtype)
 #define FORMAT  "%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 " %s"
@@ -213,13 +212,9 @@ static cod_status time_plan(cod_plan *plan, double best_s, double *seconds)
 static cod_status time_candidate(cod_device *device, const trial *t, const cpu_candidate *candidate, double best_s,
                                  double *seconds)
 {
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, sizeof(cod_plan)));
-    cod_plan *plan = memory;
-    plan->device = device;
-    plan->op = t->op;
-    cod_status status = candidate->create(plan);
-    COD_THEN(status, time_plan(plan, best_s, seconds));
+    cod_plan *plan;
+    COD_TRY(cpu_plan_create(device, &t->op, candidate->create, &plan));
+    const cod_status status = time_plan(plan, best_s, seconds);
     cpu_plan_destroy(plan);
     return status;
 }

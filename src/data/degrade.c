@@ -1,9 +1,9 @@
 #include "data/degrade.h"
 
 #include "data/degrade_internal.h"
+#include "data/scratch_pool_internal.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum { ITEM_CHOICES, ITEM_NOISE, ITEM_SECOND_NOISE };
 
 /** Memory of one picture on its way. */
 typedef struct cod_degrade_room {
-    struct cod_degrade_room *next;
+    cod_scratch base;
     cod_floats now, then; /**< an operation reads the one and writes the other */
     cod_grown scratch, result;
     cod_jpeg_cycle jpeg;
@@ -25,8 +25,7 @@ struct cod_degrader {
     const cod_degrade_options *options;
     int scale;
     cod_poisson *poisson;
-    pthread_mutex_t mutex;
-    room *idle; /**< guarded */
+    cod_scratch_pool pool;
 };
 
 static cod_rng open_stream(const cod_sample_place *place, uint32_t item)
@@ -184,14 +183,21 @@ void cod_degradation_describe(const cod_degradation *d, char text[COD_DEGRADATIO
     snprintf(text + used, bytes - used, "; %s; %s", ends[!d->jpeg_last], ends[d->jpeg_last]);
 }
 
-static void destroy_room(room *r)
+static void clear_room(void *memory)
 {
+    room *r = memory;
     cod_grown_clear(&r->now.room);
     cod_grown_clear(&r->then.room);
     cod_grown_clear(&r->scratch);
     cod_grown_clear(&r->result);
     cod_jpeg_cycle_clear(&r->jpeg);
-    free(r);
+}
+
+static size_t bytes_of_room(const void *memory)
+{
+    const room *r = memory;
+    return r->now.room.bytes + r->then.room.bytes + r->scratch.bytes + r->result.bytes + r->jpeg.pixels.bytes +
+           r->jpeg.file.bytes;
 }
 
 cod_status cod_degrader_create(const cod_degrade_options *options, int scale, cod_degrader **out)
@@ -203,7 +209,7 @@ cod_status cod_degrader_create(const cod_degrade_options *options, int scale, co
     COD_REQUIRE_MEMORY(degrader);
     degrader->options = options;
     degrader->scale = scale;
-    pthread_mutex_init(&degrader->mutex, NULL);
+    cod_scratch_pool_init(&degrader->pool, sizeof(room), clear_room);
     const cod_status status = cod_poisson_create(&degrader->poisson);
     if (status != COD_OK) {
         cod_degrader_destroy(degrader);
@@ -215,35 +221,20 @@ cod_status cod_degrader_create(const cod_degrade_options *options, int scale, co
 
 void cod_degrader_trim(cod_degrader *degrader)
 {
-    pthread_mutex_lock(&degrader->mutex);
-    room *idle = degrader->idle;
-    degrader->idle = NULL;
-    pthread_mutex_unlock(&degrader->mutex);
-    while (idle != NULL) {
-        room *r = idle;
-        idle = r->next;
-        destroy_room(r);
-    }
+    cod_scratch_pool_trim(&degrader->pool);
 }
 
 size_t cod_degrader_kept_bytes(cod_degrader *degrader)
 {
-    size_t bytes = 0;
-    pthread_mutex_lock(&degrader->mutex);
-    for (const room *r = degrader->idle; r != NULL; r = r->next)
-        bytes += r->now.room.bytes + r->then.room.bytes + r->scratch.bytes + r->result.bytes + r->jpeg.pixels.bytes +
-                 r->jpeg.file.bytes;
-    pthread_mutex_unlock(&degrader->mutex);
-    return bytes;
+    return cod_scratch_pool_idle_bytes(&degrader->pool, bytes_of_room);
 }
 
 void cod_degrader_destroy(cod_degrader *degrader)
 {
     if (degrader == NULL)
         return;
-    cod_degrader_trim(degrader);
+    cod_scratch_pool_clear(&degrader->pool);
     cod_poisson_destroy(degrader->poisson);
-    pthread_mutex_destroy(&degrader->mutex);
     free(degrader);
 }
 
@@ -340,14 +331,6 @@ static cod_status run(const cod_degrader *degrader, const cod_degradation *d, co
     return COD_OK;
 }
 
-static void give_back(cod_degrader *degrader, room *r)
-{
-    pthread_mutex_lock(&degrader->mutex);
-    r->next = degrader->idle;
-    degrader->idle = r;
-    pthread_mutex_unlock(&degrader->mutex);
-}
-
 cod_status cod_degrade(cod_degrader *degrader, const cod_degradation *degradation, const cod_sample_place *place,
                        const cod_degrade_region *region, cod_degraded *out)
 {
@@ -356,17 +339,11 @@ cod_status cod_degrade(cod_degrader *degrader, const cod_degradation *degradatio
                     region->low_height > 0,
                 "cannot degrade %lldx%lld pixels of a picture of %lldx%lld", (long long)region->low_width,
                 (long long)region->low_height, (long long)region->picture_width, (long long)region->picture_height);
-    pthread_mutex_lock(&degrader->mutex);
-    room *r = degrader->idle;
-    if (r != NULL)
-        degrader->idle = r->next;
-    pthread_mutex_unlock(&degrader->mutex);
-    if (r == NULL)
-        r = calloc(1, sizeof *r);
+    room *r = cod_scratch_pool_take(&degrader->pool);
     COD_REQUIRE_MEMORY(r);
     const cod_status status = run(degrader, degradation, place, region, r);
     if (status != COD_OK) {
-        give_back(degrader, r);
+        cod_scratch_pool_give_back(&degrader->pool, r);
         return status;
     }
     *out = (cod_degraded){
@@ -377,6 +354,6 @@ cod_status cod_degrade(cod_degrader *degrader, const cod_degradation *degradatio
 void cod_degraded_clear(cod_degraded *degraded)
 {
     if (degraded->room != NULL)
-        give_back(degraded->degrader, degraded->room);
+        cod_scratch_pool_give_back(&degraded->degrader->pool, degraded->room);
     *degraded = (cod_degraded){0};
 }

@@ -1,7 +1,6 @@
 #include "data/ma.h"
 
 #include "data/ma_internal.h"
-#include "data/metrics.h"
 
 #include <math.h>
 
@@ -67,14 +66,10 @@ static cod_status take_gray(const cod_image *image, int64_t crop, cod_plane *gra
                 "%lldx%lld pixels are too few for Ma's score: %dx%d must remain inside a border of %lld",
                 (long long)image->width, (long long)image->height, COD_MA_SIDE, COD_MA_SIDE, (long long)crop);
     double least = 255, most = 0;
-    COD_TRY(cod_plane_init(height, width, gray));
-    for (int64_t y = 0; y < height; y++) {
-        const uint8_t *pixel = (const uint8_t *)image->pixels + ((crop + y) * image->width + crop) * image->channels;
-        for (int64_t x = 0; x < width; x++, pixel += image->channels) {
-            const double value = gray->values[y * width + x] = cod_gray(pixel);
-            least = fmin(least, value);
-            most = fmax(most, value);
-        }
+    COD_TRY(cod_plane_init_gray(image, crop, height, width, gray));
+    for (int64_t i = 0; i < height * width; i++) {
+        least = fmin(least, gray->values[i]);
+        most = fmax(most, gray->values[i]);
     }
     COD_REQUIRE(least < most, "a flat picture has no score by Ma: all gray values are %g", least);
     return COD_OK;

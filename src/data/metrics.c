@@ -1,5 +1,7 @@
 #include "data/metrics.h"
 
+#include "data/gaussian_internal.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,16 +13,6 @@ double cod_psnr(const double *a, const double *b, size_t count, double peak)
     for (size_t i = 0; i < count; i++)
         sum += (a[i] - b[i]) * (a[i] - b[i]);
     return 10 * log10(peak * peak * (double)count / sum);
-}
-
-static void gaussian(double weights[WINDOW])
-{
-    const double sigma = 1.5;
-    double sum = 0;
-    for (int i = 0; i < WINDOW; i++)
-        sum += weights[i] = exp(-(i - WINDOW / 2) * (i - WINDOW / 2) / (2 * sigma * sigma));
-    for (int i = 0; i < WINDOW; i++)
-        weights[i] /= sum;
 }
 
 /** The five local moments that SSIM is made of. */
@@ -69,7 +61,7 @@ static cod_status mean_ssim(const double *a, const double *b, int64_t height, in
     COD_REQUIRE(height >= WINDOW && width >= WINDOW, "SSIM needs at least %dx%d pixels, not %lldx%lld", WINDOW, WINDOW,
                 (long long)width, (long long)height);
     double weights[WINDOW];
-    gaussian(weights);
+    cod_gaussian_weights(WINDOW, 1.5, weights);
     double *moments = malloc((size_t)(MOMENTS * width) * sizeof *moments);
     COD_REQUIRE_MEMORY(moments);
     double both = 0, structures = 0;

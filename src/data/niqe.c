@@ -1,6 +1,7 @@
 #include "data/niqe.h"
 
-#include "data/metrics.h"
+#include "data/gaussian_internal.h"
+#include "data/plane_internal.h"
 #include "data/resize.h"
 #include "data/symmetric_internal.h"
 
@@ -10,12 +11,6 @@
 #include <string.h>
 
 enum { WINDOW = 7, SCALES = 2, OF_SCALE = COD_NIQE_FEATURES / SCALES };
-
-/** A plane of doubles: [height, width]. */
-typedef struct plane {
-    int64_t height, width;
-    double *values;
-} plane;
 
 /** The shapes among which one is chosen: 0.2, 0.201, … 10, each with the ratio of moments that a generalised Gaussian of it has. */
 enum { SHAPES = 9801 };
@@ -95,7 +90,7 @@ static gaussian fit(const shape_table *shapes, const moments *m, double count)
 }
 
 /** The 18 features of one block, [size, size] of a plane; neighbours beyond an edge are those at the opposite one. */
-static void block_features(const shape_table *shapes, const plane *p, int64_t top, int64_t left, int64_t size,
+static void block_features(const shape_table *shapes, const cod_plane *p, int64_t top, int64_t left, int64_t size,
                            double features[OF_SCALE])
 {
     enum { NEIGHBOURS = 4 };
@@ -129,16 +124,6 @@ static void block_features(const shape_table *shapes, const plane *p, int64_t to
     }
 }
 
-static void window_weights(double weights[WINDOW])
-{
-    const double sigma = 7.0 / 6;
-    double sum = 0;
-    for (int i = 0; i < WINDOW; i++)
-        sum += weights[i] = exp(-(i - WINDOW / 2) * (i - WINDOW / 2) / (2 * sigma * sigma));
-    for (int i = 0; i < WINDOW; i++)
-        weights[i] /= sum;
-}
-
 static int64_t inside(int64_t at, int64_t size)
 {
     return at < 0 ? 0 : at >= size ? size - 1 : at;
@@ -147,7 +132,7 @@ static int64_t inside(int64_t at, int64_t size)
 enum { EDGE = WINDOW / 2 };
 
 /** Row y's windows, filtered down the columns: of values and of their squares, [EDGE + width + EDGE]. Borders are repeated. */
-static void filter_columns(const plane *p, int64_t y, const double weights[WINDOW], double *values, double *squares)
+static void filter_columns(const cod_plane *p, int64_t y, const double weights[WINDOW], double *values, double *squares)
 {
     const int64_t width = p->width;
     memset(values, 0, (size_t)(width + 2 * EDGE) * sizeof *values);
@@ -179,7 +164,7 @@ static double filter_row(const double *from, const double weights[WINDOW])
  * (v - mean) / (deviation + 1) of each pixel, by its window (equation 1). Where a window is flat only rounding is left of the
  * difference: such values count as 0, because their signs would be counted otherwise.
  */
-static cod_status normalise(const plane *p, double *out)
+static cod_status normalise(const cod_plane *p, double *out)
 {
     const double rounding = 1e-9;
     const size_t padded = (size_t)p->width + 2 * EDGE;
@@ -187,7 +172,7 @@ static cod_status normalise(const plane *p, double *out)
     double *values = malloc(2 * padded * sizeof *values);
     COD_REQUIRE_MEMORY(values);
     double *squares = values + padded;
-    window_weights(weights);
+    cod_gaussian_weights(WINDOW, 7.0 / 6, weights);
     for (int64_t y = 0; y < p->height; y++) {
         filter_columns(p, y, weights, values, squares);
         for (int64_t x = 0; x < p->width; x++) {
@@ -202,7 +187,7 @@ static cod_status normalise(const plane *p, double *out)
 }
 
 /** What is left inside the border, cut to whole blocks. */
-static cod_status take_gray(const cod_image *image, int64_t crop, plane *p)
+static cod_status take_gray(const cod_image *image, int64_t crop, cod_plane *p)
 {
     COD_REQUIRE(image->bits == 8, "NIQE is of 8-bit pictures");
     COD_REQUIRE(crop >= 0, "a border of %lld pixels cannot be left out", (long long)crop);
@@ -211,35 +196,27 @@ static cod_status take_gray(const cod_image *image, int64_t crop, plane *p)
     COD_REQUIRE(rows > 0 && columns > 0 && rows * columns > 1,
                 "%lldx%lld pixels are too few for NIQE: %dx%d must remain inside a border of %lld",
                 (long long)image->width, (long long)image->height, 2 * COD_NIQE_BLOCK, COD_NIQE_BLOCK, (long long)crop);
-    *p = (plane){.height = rows * COD_NIQE_BLOCK, .width = columns * COD_NIQE_BLOCK};
-    p->values = malloc((size_t)(p->height * p->width) * sizeof *p->values);
-    COD_REQUIRE_MEMORY(p->values);
-    for (int64_t y = 0; y < p->height; y++) {
-        const uint8_t *pixel = (const uint8_t *)image->pixels + ((crop + y) * image->width + crop) * image->channels;
-        for (int64_t x = 0; x < p->width; x++, pixel += image->channels)
-            p->values[y * p->width + x] = cod_gray(pixel);
-    }
-    return COD_OK;
+    return cod_plane_init_gray(image, crop, rows * COD_NIQE_BLOCK, columns * COD_NIQE_BLOCK, p);
 }
 
 /** Replaces a plane by one of half its size. */
-static cod_status halve(plane *p)
+static cod_status halve(cod_plane *p)
 {
-    const plane half = {p->height / 2, p->width / 2, malloc((size_t)(p->height / 2 * (p->width / 2)) * sizeof(double))};
-    COD_REQUIRE_MEMORY(half.values);
+    cod_plane half;
+    COD_TRY(cod_plane_init(p->height / 2, p->width / 2, &half));
     const cod_status status = cod_resize_f64(p->values, p->height, p->width, 1, 0.5, half.values);
-    free(p->values);
+    cod_plane_clear(p);
     *p = half;
     return status;
 }
 
 /** Features of all blocks: [blocks][COD_NIQE_FEATURES]; halves the plane. */
-static cod_status all_features(plane *p, size_t blocks, double *features)
+static cod_status all_features(cod_plane *p, size_t blocks, double *features)
 {
     const int64_t columns = p->width / COD_NIQE_BLOCK;
     const shape_table *shapes = get_shapes();
-    plane normal = {.values = malloc((size_t)(p->height * p->width) * sizeof(double))};
-    cod_status status = normal.values != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    cod_plane normal;
+    cod_status status = cod_plane_init(p->height, p->width, &normal);
     for (int scale = 0; status == COD_OK && scale < SCALES; scale++) {
         const int64_t size = COD_NIQE_BLOCK >> scale;
         if (scale > 0)
@@ -251,7 +228,7 @@ static cod_status all_features(plane *p, size_t blocks, double *features)
             block_features(shapes, &normal, (int64_t)b / columns * size, (int64_t)b % columns * size, size,
                            features + b * COD_NIQE_FEATURES + scale * OF_SCALE);
     }
-    free(normal.values);
+    cod_plane_clear(&normal);
     return status;
 }
 
@@ -299,7 +276,7 @@ static cod_status summarise(const double *features, size_t blocks, cod_niqe_mode
 
 cod_status cod_niqe_features(const cod_image *image, int64_t crop, cod_niqe_model *features)
 {
-    plane p = {0};
+    cod_plane p = {0};
     COD_TRY(take_gray(image, crop, &p));
     const size_t blocks = (size_t)(p.height / COD_NIQE_BLOCK * (p.width / COD_NIQE_BLOCK));
     double *of_blocks = malloc(blocks * COD_NIQE_FEATURES * sizeof *of_blocks);
@@ -307,7 +284,7 @@ cod_status cod_niqe_features(const cod_image *image, int64_t crop, cod_niqe_mode
         of_blocks != NULL ? all_features(&p, blocks, of_blocks) : cod_fail(COD_ERR_MEMORY, "out of memory");
     COD_THEN(status, summarise(of_blocks, blocks, features));
     free(of_blocks);
-    free(p.values);
+    cod_plane_clear(&p);
     return status;
 }
 

@@ -1,9 +1,10 @@
 #include "data/sharpen.h"
 
 #include "data/degrade_internal.h"
+#include "data/gaussian_internal.h"
+#include "data/scratch_pool_internal.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static const float threshold = 10, strength = 0.5f;
 
 /** Memory of one part on its way. */
 typedef struct cod_sharpen_room {
-    struct cod_sharpen_room *next;
+    cod_scratch base;
     cod_floats wide; /**< the part and 2·RADIUS around it */
     cod_floats mask; /**< the part and RADIUS around it */
     cod_floats result;
@@ -21,30 +22,27 @@ typedef struct cod_sharpen_room {
 
 struct cod_sharpener {
     float weights[SIDE]; /**< sum 1 */
-    pthread_mutex_t mutex;
-    room *idle; /**< guarded */
+    cod_scratch_pool pool;
 };
 
-static void destroy_room(room *r)
+static void clear_room(void *memory)
 {
+    room *r = memory;
     cod_grown_clear(&r->wide.room);
     cod_grown_clear(&r->mask.room);
     cod_grown_clear(&r->result.room);
     cod_grown_clear(&r->line);
-    free(r);
 }
 
 cod_status cod_sharpener_create(cod_sharpener **out)
 {
-    const double sigma = 0.3 * ((SIDE - 1) * 0.5 - 1) + 0.8;
-    double sum = 0;
+    double weights[SIDE];
     cod_sharpener *sharpener = *out = calloc(1, sizeof *sharpener);
     COD_REQUIRE_MEMORY(sharpener);
-    for (int i = -RADIUS; i <= RADIUS; i++)
-        sum += exp(-0.5 * i * i / (sigma * sigma));
-    for (int i = -RADIUS; i <= RADIUS; i++)
-        sharpener->weights[i + RADIUS] = (float)(exp(-0.5 * i * i / (sigma * sigma)) / sum);
-    pthread_mutex_init(&sharpener->mutex, NULL);
+    cod_gaussian_weights(SIDE, 0.3 * ((SIDE - 1) * 0.5 - 1) + 0.8, weights);
+    for (int i = 0; i < SIDE; i++)
+        sharpener->weights[i] = (float)weights[i];
+    cod_scratch_pool_init(&sharpener->pool, sizeof(room), clear_room);
     return COD_OK;
 }
 
@@ -52,12 +50,7 @@ void cod_sharpener_destroy(cod_sharpener *sharpener)
 {
     if (sharpener == NULL)
         return;
-    while (sharpener->idle != NULL) {
-        room *r = sharpener->idle;
-        sharpener->idle = r->next;
-        destroy_room(r);
-    }
-    pthread_mutex_destroy(&sharpener->mutex);
+    cod_scratch_pool_clear(&sharpener->pool);
     free(sharpener);
 }
 
@@ -120,31 +113,17 @@ static cod_status run(const cod_sharpener *sharpener, const cod_sharpen_region *
     return COD_OK;
 }
 
-static void give_back(cod_sharpener *sharpener, room *r)
-{
-    pthread_mutex_lock(&sharpener->mutex);
-    r->next = sharpener->idle;
-    sharpener->idle = r;
-    pthread_mutex_unlock(&sharpener->mutex);
-}
-
 cod_status cod_sharpen(cod_sharpener *sharpener, const cod_sharpen_region *region, cod_sharpened *out)
 {
     *out = (cod_sharpened){0};
     COD_REQUIRE(region->picture_width > 0 && region->picture_height > 0 && region->width > 0 && region->height > 0,
                 "cannot sharpen %lldx%lld pixels of a picture of %lldx%lld", (long long)region->width,
                 (long long)region->height, (long long)region->picture_width, (long long)region->picture_height);
-    pthread_mutex_lock(&sharpener->mutex);
-    room *r = sharpener->idle;
-    if (r != NULL)
-        sharpener->idle = r->next;
-    pthread_mutex_unlock(&sharpener->mutex);
-    if (r == NULL)
-        r = calloc(1, sizeof *r);
+    room *r = cod_scratch_pool_take(&sharpener->pool);
     COD_REQUIRE_MEMORY(r);
     const cod_status status = run(sharpener, region, r);
     if (status != COD_OK) {
-        give_back(sharpener, r);
+        cod_scratch_pool_give_back(&sharpener->pool, r);
         return status;
     }
     *out = (cod_sharpened){.pixels = r->result.pixels,
@@ -158,6 +137,6 @@ cod_status cod_sharpen(cod_sharpener *sharpener, const cod_sharpen_region *regio
 void cod_sharpened_clear(cod_sharpened *sharpened)
 {
     if (sharpened->room != NULL)
-        give_back(sharpened->sharpener, sharpened->room);
+        cod_scratch_pool_give_back(&sharpened->sharpener->pool, sharpened->room);
     *sharpened = (cod_sharpened){0};
 }

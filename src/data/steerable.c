@@ -68,19 +68,6 @@ static double angular(const filters *f, int band, double angle)
     return look_up((table){-2049 * step + pi * band / COD_STEERABLE_BANDS, step, ANGLES, f->angular}, angle);
 }
 
-void cod_plane_clear(cod_plane *plane)
-{
-    free(plane->values);
-    *plane = (cod_plane){0};
-}
-
-cod_status cod_plane_init(int64_t height, int64_t width, cod_plane *plane)
-{
-    *plane = (cod_plane){height, width, malloc((size_t)(height * width) * sizeof *plane->values)};
-    COD_REQUIRE_MEMORY(plane->values);
-    return COD_OK;
-}
-
 typedef struct builder {
     filters filters;
     int64_t height, width;

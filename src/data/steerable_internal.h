@@ -9,21 +9,9 @@
 #ifndef COD_DATA_STEERABLE_INTERNAL_H
 #define COD_DATA_STEERABLE_INTERNAL_H
 
-#include "core/status.h"
-
-#include <stdint.h>
+#include "data/plane_internal.h"
 
 enum { COD_STEERABLE_LEVELS = 2, COD_STEERABLE_BANDS = 6 };
-
-typedef struct cod_plane {
-    int64_t height, width;
-    double *values; /**< [height, width] */
-} cod_plane;
-
-/** Releases the values; the plane is empty afterwards. */
-void cod_plane_clear(cod_plane *plane);
-/** @param[out] plane  new, its values undefined; cod_plane_clear() */
-COD_MUST_CHECK cod_status cod_plane_init(int64_t height, int64_t width, cod_plane *plane);
 
 typedef struct cod_steerable {
     cod_plane high; /**< of the plane's own size */

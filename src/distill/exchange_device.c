@@ -1,5 +1,7 @@
 #include "distill/exchange_device_internal.h"
 
+#include <stdlib.h>
+
 cod_status device_buffer_of(const exchange_setup *setup, bool pinned, size_t bytes, cod_buffer **out)
 {
     bytes = bytes > 0 ? bytes : COD_CODEC_PLAIN_ALIGNMENT;
@@ -26,6 +28,14 @@ void device_event_destroy(const exchange_setup *setup, cod_event *event)
     const cod_status ended = cod_event_wait(setup->backend, event);
     (void)ended; /* a device that failed has said so to whoever used it */
     cod_event_destroy(setup->backend, event);
+}
+
+cod_status device_mirror(const exchange_setup *setup, cod_buffer *values, float **mirror)
+{
+    if (*mirror == NULL)
+        *mirror = malloc(values->bytes);
+    COD_REQUIRE_MEMORY(*mirror);
+    return setup->backend->download(setup->device, NULL, *mirror, values, 0, values->bytes);
 }
 
 bool cod_exchange_codes_on(const cod_backend *backend, cod_device *device)

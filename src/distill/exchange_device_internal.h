@@ -26,5 +26,7 @@ void device_plan_destroy(const exchange_setup *setup, cod_plan *plan);
 void device_buffer_destroy(const exchange_setup *setup, bool pinned, cod_buffer *buffer);
 /** Waits for it first. */
 void device_event_destroy(const exchange_setup *setup, cod_event *event);
+/** Copies a buffer to memory of the host, which is made where *mirror is NULL; free(). */
+COD_MUST_CHECK cod_status device_mirror(const exchange_setup *setup, cod_buffer *values, float **mirror);
 
 #endif

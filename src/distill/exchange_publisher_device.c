@@ -246,13 +246,8 @@ cod_status exchange_publisher_device_save(exchange_publisher *p)
         d->mirrors = calloc((size_t)count, sizeof *d->mirrors);
         COD_REQUIRE_MEMORY(d->mirrors);
     }
-    for (int i = 0; i < count; i++) {
-        cod_buffer *value = *exchange_publisher_held(p, i);
-        if (d->mirrors[i] == NULL)
-            d->mirrors[i] = malloc(value->bytes);
-        COD_REQUIRE_MEMORY(d->mirrors[i]);
-        COD_TRY(p->setup->backend->download(p->setup->device, NULL, d->mirrors[i], value, 0, value->bytes));
-    }
+    for (int i = 0; i < count; i++)
+        COD_TRY(device_mirror(p->setup, *exchange_publisher_held(p, i), &d->mirrors[i]));
     return COD_OK;
 }
 

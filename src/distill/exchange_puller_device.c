@@ -251,13 +251,8 @@ cod_status exchange_puller_device_save(exchange_puller *p)
         d->mirrors = calloc((size_t)p->peer_count, sizeof *d->mirrors);
         COD_REQUIRE_MEMORY(d->mirrors);
     }
-    for (int i = 0; i < p->peer_count; i++) {
-        cod_buffer *value = p->peers[i].values;
-        if (d->mirrors[i] == NULL)
-            d->mirrors[i] = malloc(value->bytes);
-        COD_REQUIRE_MEMORY(d->mirrors[i]);
-        COD_TRY(p->setup->backend->download(p->setup->device, NULL, d->mirrors[i], value, 0, value->bytes));
-    }
+    for (int i = 0; i < p->peer_count; i++)
+        COD_TRY(device_mirror(p->setup, p->peers[i].values, &d->mirrors[i]));
     return COD_OK;
 }
 

@@ -139,10 +139,9 @@ static cod_status options_read(const cod_model_kind *kind, const char *text, cod
 static void kind_names(char *text, size_t bytes)
 {
     const cod_model_kind *kind;
-    size_t length = 0;
     text[0] = '\0';
-    for (size_t i = 0; (kind = cod_model_kind_at(i)) != NULL && length < bytes; i++)
-        length += (size_t)snprintf(text + length, bytes - length, "%s%s", i ? ", " : "", kind->name);
+    for (size_t i = 0; (kind = cod_model_kind_at(i)) != NULL; i++)
+        cod_names_add(text, bytes, kind->name);
 }
 
 cod_status cod_model_metadata_read(const cod_st_file *file, cod_arena *arena, const cod_model_kind **kind,

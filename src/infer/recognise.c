@@ -31,17 +31,29 @@ static int64_t count_layers(const cod_st_file *file, const char *prefix, const c
     }
 }
 
-/** BasicSR's MSRResNet: features from conv_first, blocks by counting, the scale from the shuffled convolutions. */
-static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
+/**
+ * Features from conv_first, blocks by counting, the upscaling factor from the convolutions before the pixel shuffles.
+ *
+ * @param own        a convolution that this network has and others lack
+ * @param up, up_2x  the convolutions before the first and, where the factor is 4, before the second pixel shuffle
+ */
+static bool residual_read(const cod_st_file *file, const char *own, const char *up, const char *up_2x,
+                          int64_t values[SETTINGS])
 {
-    const cod_st_tensor *first = convolution(file, "conv_first.weight"), *up = convolution(file, "upconv1.weight");
-    if (first == NULL || up == NULL || convolution(file, "conv_hr.weight") == NULL ||
+    const cod_st_tensor *first = convolution(file, "conv_first.weight"), *shuffled = convolution(file, up);
+    if (first == NULL || shuffled == NULL || convolution(file, own) == NULL ||
         convolution(file, "conv_last.weight") == NULL)
         return false;
     values[0] = first->shape[0];
     values[1] = count_layers(file, "body.", ".conv1.weight");
-    values[2] = cod_st_tensor_find(file, "upconv2.weight") != NULL ? 4 : up->shape[0] == 9 * values[0] ? 3 : 2;
+    values[2] = cod_st_tensor_find(file, up_2x) != NULL ? 4 : shuffled->shape[0] == 9 * values[0] ? 3 : 2;
     return values[1] > 0;
+}
+
+/** BasicSR's MSRResNet. */
+static bool msrresnet_read(const cod_st_file *file, int64_t values[SETTINGS])
+{
+    return residual_read(file, "conv_hr.weight", "upconv1.weight", "upconv2.weight", values);
 }
 
 /**
@@ -61,20 +73,10 @@ static bool rrdb_read(const cod_st_file *file, int64_t values[SETTINGS])
     return true;
 }
 
-/**
- * BasicSR's EDSR: features from conv_first, blocks by counting, the upscaling factor from the convolutions before the
- * pixel shuffles. The file does not tell res_scale, img_range and rgb_mean: they are taken to be the defaults.
- */
+/** BasicSR's EDSR. The file does not tell res_scale, img_range and rgb_mean: they are taken to be the defaults. */
 static bool edsr_read(const cod_st_file *file, int64_t values[SETTINGS])
 {
-    const cod_st_tensor *first = convolution(file, "conv_first.weight"), *up = convolution(file, "upsample.0.weight");
-    if (first == NULL || up == NULL || convolution(file, "conv_after_body.weight") == NULL ||
-        convolution(file, "conv_last.weight") == NULL)
-        return false;
-    values[0] = first->shape[0];
-    values[1] = count_layers(file, "body.", ".conv1.weight");
-    values[2] = cod_st_tensor_find(file, "upsample.2.weight") != NULL ? 4 : up->shape[0] == 9 * values[0] ? 3 : 2;
-    return values[1] > 0;
+    return residual_read(file, "conv_after_body.weight", "upsample.0.weight", "upsample.2.weight", values);
 }
 
 /** SRVGGNetCompact: convolution and PReLU in turn below "body", the scale from the last one's channels. */

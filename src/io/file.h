@@ -60,6 +60,8 @@ void cod_file_lock_release(cod_file_lock *lock);
 
 /** Creates a folder and those above it, which last through a power cut then; one that exists is fine. */
 COD_MUST_CHECK cod_status cod_folder_create(const char *path);
+/** The same for the folder that a file or folder is to lie in. */
+COD_MUST_CHECK cod_status cod_folder_create_above(const char *path);
 
 /**
  * Names in a folder that start with `prefix` and end with `suffix`, sorted by bytes; hidden files and temporary files

@@ -81,6 +81,18 @@ cod_status cod_folder_create(const char *path)
     return status;
 }
 
+cod_status cod_folder_create_above(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || slash == path)
+        return COD_OK;
+    char *above = strndup(path, (size_t)(slash - path));
+    COD_REQUIRE_MEMORY(above);
+    const cod_status status = cod_folder_create(above);
+    free(above);
+    return status;
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -39,19 +39,6 @@ static int open_below(int above, const char *name, int flags, cod_untrusted_abse
     return folder;
 }
 
-/** Creates the folders above the root, as the user's other folders are made. */
-static cod_status create_above(const char *root)
-{
-    const char *slash = strrchr(root, '/');
-    if (slash == NULL || slash == root)
-        return COD_OK;
-    char *above = strndup(root, (size_t)(slash - root));
-    COD_REQUIRE_MEMORY(above);
-    const cod_status status = cod_folder_create(above);
-    free(above);
-    return status;
-}
-
 cod_status cod_untrusted_folder_open(const char *root, const char *below, cod_untrusted_absence absence,
                                      cod_untrusted_folder **out)
 {
@@ -60,7 +47,7 @@ cod_status cod_untrusted_folder_open(const char *root, const char *below, cod_un
     COD_REQUIRE((size_t)snprintf(path, sizeof path, "%s/%s", root, below) < sizeof path, "'%s/%s' is too long", root,
                 below);
     if (absence == COD_UNTRUSTED_CREATE)
-        COD_TRY(create_above(root));
+        COD_TRY(cod_folder_create_above(root)); /* as the user's other folders are made */
     int folder = open_below(AT_FDCWD, root, 0, absence);
     for (char *name = path + strlen(root) + 1, *slash; folder >= 0 && *name != '\0'; name = slash) {
         slash = name + strcspn(name, "/");

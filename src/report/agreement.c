@@ -24,7 +24,6 @@ static cod_status add_churn(cod_report *report)
     const cod_report_data *data = report->data;
     cod_mark_row *rows = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *rows);
     cod_range *marks = cod_arena_alloc(report->arena, (data->arm_count + 1) * 2 * sizeof *marks);
-    cod_drawing drawing;
     size_t used = 0;
     COD_REQUIRE_MEMORY(rows);
     COD_REQUIRE_MEMORY(marks);
@@ -52,38 +51,49 @@ static cod_status add_churn(cod_report *report)
                                 .series = names,
                                 .series_count = 2,
                                 .x_zero = true};
-    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, "churn",
-                                 "Share of test predictions on which two models differ: trained anew with another "
-                                 "seed, or by two groups of one run. Lower is steadier.");
+    return cod_report_add_mark_plot(report, &plot, "churn",
+                                    "Share of test predictions on which two models differ: trained anew with another "
+                                    "seed, or by two groups of one run. Lower is steadier.");
+}
+
+/** A line for each arm of which make_line() makes one that has points. */
+static cod_status make_lines(const cod_report *report,
+                             cod_status (*make_line)(const cod_report *report, size_t arm, cod_line *line),
+                             cod_line **lines, size_t *count)
+{
+    *lines = cod_arena_alloc(report->arena, (report->data->arm_count + 1) * sizeof **lines);
+    *count = 0;
+    COD_REQUIRE_MEMORY(*lines);
+    for (size_t i = 0; i < report->data->arm_count; i++) {
+        COD_TRY(make_line(report, i, &(*lines)[*count]));
+        *count += (*lines)[*count].count > 0 ? 1 : 0;
+    }
+    return COD_OK;
+}
+
+static cod_status make_disagreement(const cod_report *report, size_t arm, cod_line *line)
+{
+    return cod_report_curve(report, arm, 0, COD_CURVE_DISAGREEMENT, 1, line);
 }
 
 static cod_status add_disagreement(cod_report *report)
 {
-    const cod_report_data *data = report->data;
-    cod_line *lines = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *lines);
-    cod_drawing drawing;
-    size_t used = 0;
-    COD_REQUIRE_MEMORY(lines);
-    for (size_t i = 0; i < data->arm_count; i++) {
-        COD_TRY(cod_report_curve(report, i, 0, COD_CURVE_DISAGREEMENT, 1, &lines[used]));
-        used += lines[used].count > 0 ? 1 : 0;
-    }
-    if (used == 0)
+    cod_line *lines;
+    size_t count;
+    COD_TRY(make_lines(report, make_disagreement, &lines, &count));
+    if (count == 0)
         return COD_OK;
     const cod_line_plot plot = {
         .title = cod_report_text(report, "Peers’ disagreement over time%s", cod_report_rate_suffix(report, 0)),
         .x_label = "steps",
         .y_label = "validation predictions on which groups differ, %",
         .lines = lines,
-        .count = used,
+        .count = count,
         .few_marks = true,
         .x_low = 0,
         .y_low = NAN,
         .y_high = NAN};
-    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, "disagreement",
-                                 "Mean over seeds, band: ± one standard deviation.");
+    return cod_report_add_line_plot(report, &plot, "disagreement", "Mean over seeds, band: ± one standard deviation.");
 }
 
 /**
@@ -128,30 +138,23 @@ static cod_status make_reliability(const cod_report *report, size_t arm, cod_lin
 
 static cod_status add_reliability(cod_report *report)
 {
-    const cod_report_data *data = report->data;
-    cod_line *lines = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *lines);
-    cod_drawing drawing;
-    size_t used = 0;
-    COD_REQUIRE_MEMORY(lines);
-    for (size_t i = 0; i < data->arm_count; i++) {
-        COD_TRY(make_reliability(report, i, &lines[used]));
-        used += lines[used].count > 0 ? 1 : 0;
-    }
-    if (used == 0)
+    cod_line *lines;
+    size_t count;
+    COD_TRY(make_lines(report, make_reliability, &lines, &count));
+    if (count == 0)
         return COD_OK;
     const cod_line_plot plot = {.title = cod_report_text(report, "Reliability%s", cod_report_rate_suffix(report, 0)),
                                 .x_label = "confidence of the prediction, %",
                                 .y_label = "test predictions of that confidence that are right, %",
                                 .lines = lines,
-                                .count = used,
+                                .count = count,
                                 .diagonal = true,
                                 .x_low = NAN,
                                 .y_low = NAN,
                                 .y_high = NAN};
-    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, "reliability",
-                                 "On the dashed line confidence is what it says; below it, too sure. All seeds "
-                                 "together; bins of fewer than 10 predictions are left out.");
+    return cod_report_add_line_plot(report, &plot, "reliability",
+                                    "On the dashed line confidence is what it says; below it, too sure. All seeds "
+                                    "together; bins of fewer than 10 predictions are left out.");
 }
 
 static cod_status add_calibration(cod_report *report)
@@ -159,7 +162,6 @@ static cod_status add_calibration(cod_report *report)
     const cod_report_data *data = report->data;
     cod_mark_row *rows = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *rows);
     cod_range *marks = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *marks);
-    cod_drawing drawing;
     size_t used = 0;
     COD_REQUIRE_MEMORY(rows);
     COD_REQUIRE_MEMORY(marks);
@@ -183,9 +185,8 @@ static cod_status add_calibration(cod_report *report)
         .row_count = used,
         .series_count = 1,
         .x_zero = true};
-    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, "calibration",
-                                 "Mean ± one standard deviation over seeds. Lower is better.");
+    return cod_report_add_mark_plot(report, &plot, "calibration",
+                                    "Mean ± one standard deviation over seeds. Lower is better.");
 }
 
 /** Whether there is anything of this section; of images there is not. */

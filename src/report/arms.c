@@ -233,7 +233,6 @@ static cod_status add_plot(cod_report *report, size_t rate)
     const cod_report_data *data = report->data;
     cod_mark_row *rows = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *rows);
     cod_range *marks = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *marks);
-    cod_drawing drawing;
     size_t used = 0;
     COD_REQUIRE_MEMORY(rows);
     COD_REQUIRE_MEMORY(marks);
@@ -264,9 +263,8 @@ static cod_status add_plot(cod_report *report, size_t rate)
                                 .rows = rows,
                                 .row_count = used,
                                 .series_count = 1};
-    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, cod_report_file_name(report, "quality", rate),
-                                 "Mean ± one standard deviation; small dots: the seeds.");
+    return cod_report_add_mark_plot(report, &plot, cod_report_file_name(report, "quality", rate),
+                                    "Mean ± one standard deviation; small dots: the seeds.");
 }
 
 cod_status cod_report_arms(cod_report *report)

@@ -30,7 +30,6 @@ static cod_status add_step_plot(cod_report *report, size_t rate, size_t *plots)
     const cod_report_data *data = report->data;
     cod_bar_row *rows = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *rows);
     double *values = cod_arena_alloc(report->arena, (data->arm_count + 1) * PARTS * sizeof *values);
-    cod_drawing drawing;
     size_t used = 0;
     bool rest = false;
     COD_REQUIRE_MEMORY(rows);
@@ -55,9 +54,7 @@ static cod_status add_step_plot(cod_report *report, size_t rate, size_t *plots)
                                .parts = names,
                                .part_count = rest ? PARTS : OTHER};
     (*plots)++;
-    const cod_status drawn = cod_bar_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, cod_report_file_name(report, "step-time", rate),
-                                 "Mean over seeds.");
+    return cod_report_add_bar_plot(report, &plot, cod_report_file_name(report, "step-time", rate), "Mean over seeds.");
 }
 
 static cod_status add_bytes_plot(cod_report *report, size_t *plots)
@@ -68,7 +65,6 @@ static cod_status add_bytes_plot(cod_report *report, size_t *plots)
     cod_mark_row *rows = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *rows);
     cod_range *marks = cod_arena_alloc(report->arena, (data->arm_count + 1) * 2 * sizeof *marks);
     double least = INFINITY, most = 0;
-    cod_drawing drawing;
     size_t used = 0;
     COD_REQUIRE_MEMORY(rows);
     COD_REQUIRE_MEMORY(marks);
@@ -100,10 +96,9 @@ static cod_status add_bytes_plot(cod_report *report, size_t *plots)
                                 .x_log = logarithmic,
                                 .x_zero = true};
     (*plots)++;
-    const cod_status drawn = cod_mark_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, "bytes",
-                                 logarithmic ? "Mean over seeds. A mark at the left edge: nothing was sent."
-                                             : "Mean over seeds.");
+    return cod_report_add_mark_plot(report, &plot, "bytes",
+                                    logarithmic ? "Mean over seeds. A mark at the left edge: nothing was sent."
+                                                : "Mean over seeds.");
 }
 
 cod_status cod_report_costs(cod_report *report)

@@ -184,7 +184,6 @@ static cod_status add_plot(cod_report *report, size_t rate, cod_curve_axis axis,
     cod_line *lines = cod_arena_alloc(report->arena, (report->data->arm_count + 1) * sizeof *lines);
     size_t count;
     double least_end, highest, low, high;
-    cod_drawing drawing;
     COD_REQUIRE_MEMORY(lines);
     COD_TRY(gather(report, rate, axis, 1, lines, &count, &least_end, &highest));
     if (count == 0)
@@ -206,9 +205,7 @@ static cod_status add_plot(cod_report *report, size_t rate, cod_curve_axis axis,
                                 .x_low = logarithmic ? NAN : 0,
                                 .y_low = low,
                                 .y_high = high};
-    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, cod_report_file_name(report, file, rate),
-                                 describe(report, axis));
+    return cod_report_add_line_plot(report, &plot, cod_report_file_name(report, file, rate), describe(report, axis));
 }
 
 /** Whether any run that counts has been evaluated on its way. */

@@ -81,7 +81,7 @@ static cod_status write_png(const cod_report *report, const cod_drawing *drawing
     return status;
 }
 
-static cod_status add(cod_report *report, const cod_drawing *drawing, const char *file, const char *caption)
+static cod_status write_figure(cod_report *report, const cod_drawing *drawing, const char *file, const char *caption)
 {
     fputs("<figure>\n", report->out);
     cod_drawing_write(drawing, report->out, false);
@@ -93,12 +93,33 @@ static cod_status add(cod_report *report, const cod_drawing *drawing, const char
     return with_png ? write_png(report, drawing, file) : COD_OK;
 }
 
-cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing, const char *file,
-                                 const char *caption)
+/** @param status  what drawing it came to @param drawing  taken, also after a failure */
+static cod_status add(cod_report *report, cod_status status, cod_drawing *drawing, const char *file,
+                      const char *caption)
 {
-    const cod_status status = drawn == COD_OK ? add(report, drawing, file, caption) : drawn;
+    COD_THEN(status, write_figure(report, drawing, file, caption));
     cod_drawing_clear(drawing);
     return status;
+}
+
+cod_status cod_report_add_line_plot(cod_report *report, const cod_line_plot *plot, const char *file,
+                                    const char *caption)
+{
+    cod_drawing drawing;
+    return add(report, cod_line_plot_draw(plot, report->drawings++, &drawing), &drawing, file, caption);
+}
+
+cod_status cod_report_add_mark_plot(cod_report *report, const cod_mark_plot *plot, const char *file,
+                                    const char *caption)
+{
+    cod_drawing drawing;
+    return add(report, cod_mark_plot_draw(plot, report->drawings++, &drawing), &drawing, file, caption);
+}
+
+cod_status cod_report_add_bar_plot(cod_report *report, const cod_bar_plot *plot, const char *file, const char *caption)
+{
+    cod_drawing drawing;
+    return add(report, cod_bar_plot_draw(plot, report->drawings++, &drawing), &drawing, file, caption);
 }
 
 cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page)

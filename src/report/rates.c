@@ -237,7 +237,6 @@ static cod_status draw(cod_report *report)
     double *place = cod_arena_alloc(report->arena, data->rate_count * sizeof *place), fastest = 0;
     cod_named_tick *ticks = cod_arena_alloc(report->arena, data->rate_count * sizeof *ticks);
     cod_line *lines = cod_arena_alloc(report->arena, (data->arm_count + 1) * sizeof *lines);
-    cod_drawing drawing;
     COD_REQUIRE_MEMORY(order);
     COD_REQUIRE_MEMORY(place);
     COD_REQUIRE_MEMORY(ticks);
@@ -269,9 +268,8 @@ static cod_status draw(cod_report *report)
                                 .y_high = NAN,
                                 .x_ticks = ticks,
                                 .x_tick_count = rates};
-    const cod_status drawn = cod_line_plot_draw(&plot, report->drawings++, &drawing);
-    return cod_report_add_figure(report, drawn, &drawing, "time-rate",
-                                 "Mean over seeds, bars: ± one standard deviation. Lower is sooner.");
+    return cod_report_add_line_plot(report, &plot, "time-rate",
+                                    "Mean over seeds, bars: ± one standard deviation. Lower is sooner.");
 }
 
 cod_status cod_report_rates(cod_report *report)

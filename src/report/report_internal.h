@@ -30,14 +30,13 @@ void cod_report_end_making(cod_report *report, const char *config);
 /** An <img> with a PNG's bytes, or why there is none. @param name  below the folder */
 void cod_report_embed(cod_report *report, const char *name, const char *label);
 
-/**
- * Writes a plot to the page and as FOLDER/`file`.png, with a caption (HTML).
- *
- * @param drawn    what drawing it came to; a failure is handed back
- * @param drawing  taken, also on failure
- */
-COD_MUST_CHECK cod_status cod_report_add_figure(cod_report *report, cod_status drawn, cod_drawing *drawing,
-                                                const char *file, const char *caption);
+/** Draws a plot and writes it to the page and as FOLDER/`file`.png, with a caption (HTML). */
+COD_MUST_CHECK cod_status cod_report_add_line_plot(cod_report *report, const cod_line_plot *plot, const char *file,
+                                                   const char *caption);
+COD_MUST_CHECK cod_status cod_report_add_mark_plot(cod_report *report, const cod_mark_plot *plot, const char *file,
+                                                   const char *caption);
+COD_MUST_CHECK cod_status cod_report_add_bar_plot(cod_report *report, const cod_bar_plot *plot, const char *file,
+                                                  const char *caption);
 /** Removes the PNG files that an earlier page of this report names and the new one does not: nobody would write them anew. */
 COD_MUST_CHECK cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page);
 /** "" with one rate, else what tells a plot's title or a heading which rate it is of: ", 20 Mbit/s"; in the arena. */

@@ -79,7 +79,6 @@ static cod_status add_plot(cod_report *report, const plot *p, const char *sectio
 {
     const cod_run_data *run = report->run;
     cod_line lines[MOST_LINES];
-    cod_drawing drawing;
     size_t count = 0;
     for (size_t i = 0; i < run->group_count; i++) {
         for (size_t k = 0; p->of_peers && k < run->group_count; k++)
@@ -97,17 +96,16 @@ static cod_status add_plot(cod_report *report, const plot *p, const char *sectio
         fputs("<div class=\"figures\">\n", report->out);
     }
     *any = true;
-    const cod_line_plot drawn = {.title = p->title,
-                                 .x_label = "steps",
-                                 .y_label = p->y_label,
-                                 .lines = lines,
-                                 .count = count,
-                                 .few_marks = true,
-                                 .x_low = 0,
-                                 .y_low = NAN,
-                                 .y_high = NAN};
-    const cod_status status = cod_line_plot_draw(&drawn, report->drawings++, &drawing);
-    return cod_report_add_figure(report, status, &drawing, "", "");
+    const cod_line_plot line_plot = {.title = p->title,
+                                     .x_label = "steps",
+                                     .y_label = p->y_label,
+                                     .lines = lines,
+                                     .count = count,
+                                     .few_marks = true,
+                                     .x_low = 0,
+                                     .y_low = NAN,
+                                     .y_high = NAN};
+    return cod_report_add_line_plot(report, &line_plot, "", "");
 }
 
 static cod_status add_plots(cod_report *report, const plot *plots, size_t count, const char *section, const char *note)

@@ -19,7 +19,7 @@ static void unknown_name(cod_run_config *run, const char *key, const char *what,
     const char *near = cod_suggest(name, names, count);
     char list[512] = "";
     for (size_t i = 0; i < count; i++)
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
+        cod_names_add(list, sizeof list, names[i]);
     cod_config_problem_key(run->config, key, "there is no %s '%s'; %s%s%s%s are: %s", what, name,
                            near ? "did you mean '" : "", near ? near : "", near ? "'? " : "", plural, list);
 }
@@ -98,8 +98,7 @@ static void check_allreduce_codec(cod_run_config *run)
         return;
     for (size_t i = 0; cod_strategy_at(i) != NULL; i++)
         if (cod_strategy_at(i)->averages)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] != '\0' ? ", " : "",
-                     cod_strategy_at(i)->name);
+            cod_names_add(list, sizeof list, cod_strategy_at(i)->name);
     cod_config_problem_key(run->config, "train.allreduce_codec",
                            "strategy '%s' does not average gradients by an all-reduce of the group; %s is for: %s",
                            run->strategy->name, codec, list);

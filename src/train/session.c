@@ -1,5 +1,6 @@
 #include "train/session.h"
 
+#include "infer/model_file.h"
 #include "train/memory_plan.h"
 #include "train/prior.h"
 #include "train/strategy.h"
@@ -145,6 +146,15 @@ cod_status cod_train_session_compile(cod_train_session *session, const cod_divis
     COD_TRY(cod_memory_plan_explain(session, compile_all(session)));
     if (session->backend->allocated != NULL)
         session->compiled_bytes = session->backend->allocated(session->device);
+    return COD_OK;
+}
+
+cod_status cod_train_session_fill(cod_train_session *session, uint64_t seed)
+{
+    COD_TRY(cod_weights_fill_initial(&session->weights, seed));
+    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
+        if (session->recipe.sets[s].file != NULL)
+            COD_TRY(cod_set_load_weights(session->recipe.sets[s].file, s, &session->weights));
     return COD_OK;
 }
 

@@ -62,6 +62,8 @@ COD_MUST_CHECK cod_status cod_train_session_build(cod_train_session *session, co
  * mini-batches.
  */
 COD_MUST_CHECK cod_status cod_train_session_add(cod_train_session *session, const cod_program_spec *program);
+/** Initial values of all sets, some from the files that the recipe names. */
+COD_MUST_CHECK cod_status cod_train_session_fill(cod_train_session *session, uint64_t seed);
 /** Compiles and makes optimisers; constants are filled. */
 COD_MUST_CHECK cod_status cod_train_session_compile(cod_train_session *session, const cod_division *division);
 /** After a failure too. */

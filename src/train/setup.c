@@ -66,10 +66,7 @@ static cod_status init_weights(trainer *t)
     uint64_t seed = (uint64_t)t->config->root.seed;
     if (own)
         seed += 0x9E3779B97F4A7C15u * (uint64_t)(1 + cod_group_index(t->group));
-    COD_TRY(cod_weights_fill_initial(&session->weights, seed));
-    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
-        if (session->recipe.sets[s].file != NULL)
-            COD_TRY(cod_set_load_weights(session->recipe.sets[s].file, s, &session->weights));
+    COD_TRY(cod_train_session_fill(session, seed));
     if (own || strcmp(options->init, "shared") == 0)
         return COD_OK;
     cod_load_counts counts;

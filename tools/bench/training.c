@@ -171,16 +171,6 @@ static cod_status open_device(const cod_bench_training_options *options, cod_tra
     return COD_OK;
 }
 
-/** Initial values of all sets, some from the files that the recipe names. */
-static cod_status fill_weights(cod_train_session *session)
-{
-    COD_TRY(cod_weights_fill_initial(&session->weights, 1));
-    for (int s = 0; s < COD_GRAPH_MAX_SETS; s++)
-        if (session->recipe.sets[s].file != NULL)
-            COD_TRY(cod_set_load_weights(session->recipe.sets[s].file, s, &session->weights));
-    return COD_OK;
-}
-
 static void find_programs(cod_bench_training *t)
 {
     const cod_recipe *recipe = &t->session.recipe;
@@ -209,7 +199,7 @@ cod_status cod_bench_training_open(const cod_bench_training_options *options, co
     if (options->taught > 0)
         COD_TRY(t->config.strategy->create(&t->config, &t->strategy));
     COD_TRY(cod_train_session_build(session, t->strategy));
-    COD_TRY(fill_weights(session));
+    COD_TRY(cod_train_session_fill(session, 1));
     COD_TRY(cod_train_session_compile(session, &(cod_division){0}));
     find_programs(t);
     return cod_bench_fill_inputs(session->backend, session->device, session->executable, batch_names, BATCH_PARTS);

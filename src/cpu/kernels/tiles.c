@@ -28,6 +28,33 @@ void cpu_tile_end(void)
     _tile_release();
 }
 
+static inline void clear_sums(void)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
+/** Adds the products of one or two first and second operands. @param a_stride, b_stride  bytes from row to row */
+static inline void add_products(const char *a0, const char *a1, bool two_a, int64_t a_stride, const void *b0,
+                                const void *b1, bool two_b, int64_t b_stride)
+{
+    _tile_loadd(6, b0, b_stride);
+    _tile_loadd(4, a0, a_stride);
+    _tile_dpbf16ps(0, 4, 6);
+    if (two_b) {
+        _tile_loadd(7, b1, b_stride);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    if (two_a) {
+        _tile_loadd(5, a1, a_stride);
+        _tile_dpbf16ps(2, 5, 6);
+        if (two_b)
+            _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
 enum { SUM_BYTES = 64 };
 
 static void load_sums(const cpu_tile_product *p)
@@ -54,32 +81,17 @@ static void store_sums(const cpu_tile_product *p)
 
 void cpu_tile_multiply(const cpu_tile_product *p)
 {
+    const bool two_a = p->planes[1] != NULL, two_b = p->pairs[1] != NULL;
+    const char *a0 = p->planes[0], *a1 = two_a ? p->planes[1] : a0;
+    const char *b0 = p->pairs[0], *b1 = two_b ? p->pairs[1] : b0;
     const int64_t stride = p->row_bytes;
-    const char *a0 = p->planes[0], *a1 = p->planes[1], *b0 = p->pairs[0], *b1 = p->pairs[1];
-    const bool two_a = a1 != NULL, two_b = b1 != NULL;
-    if (p->accumulate) {
+    if (p->accumulate)
         load_sums(p);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
+    else
+        clear_sums();
     for (int64_t k = 0; k < p->steps; k++) {
         const int64_t a = k * CPU_TILE_PIXELS * 2, b = k * CPU_TILE_BYTES;
-        _tile_loadd(6, b0 + b, 64);
-        _tile_loadd(4, a0 + a, stride);
-        _tile_dpbf16ps(0, 4, 6);
-        if (two_b) {
-            _tile_loadd(7, b1 + b, 64);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (two_a) {
-            _tile_loadd(5, a1 + a, stride);
-            _tile_dpbf16ps(2, 5, 6);
-            if (two_b)
-                _tile_dpbf16ps(3, 5, 7);
-        }
+        add_products(a0 + a, a1 + a, two_a, stride, b0 + b, b1 + b, two_b, 64);
     }
     store_sums(p);
 }
@@ -88,27 +100,12 @@ void cpu_tile_multiply_rows(const cpu_tile_rows *p)
 {
     const int64_t b_stride = p->columns * (int64_t)sizeof *p->b, b_step = CPU_TILE * p->columns;
     const int32_t *b = p->b;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_sums();
     for (int64_t tap = 0; tap < p->tap_count; tap++) {
         const char *a = p->taps[tap];
-        for (int64_t k = 0; k < p->steps; k++, a += CPU_TILE_PIXELS * 2, b += b_step) {
-            _tile_loadd(6, b, b_stride);
-            _tile_loadd(4, a, p->row_bytes);
-            _tile_dpbf16ps(0, 4, 6);
-            if (p->two_columns) {
-                _tile_loadd(7, b + CPU_TILE, b_stride);
-                _tile_dpbf16ps(1, 4, 7);
-            }
-            if (p->two_rows) {
-                _tile_loadd(5, a + CPU_TILE * p->row_bytes, p->row_bytes);
-                _tile_dpbf16ps(2, 5, 6);
-                if (p->two_columns)
-                    _tile_dpbf16ps(3, 5, 7);
-            }
-        }
+        for (int64_t k = 0; k < p->steps; k++, a += CPU_TILE_PIXELS * 2, b += b_step)
+            add_products(a, a + CPU_TILE * p->row_bytes, p->two_rows, p->row_bytes, b, b + CPU_TILE, p->two_columns,
+                         b_stride);
     }
     const int64_t c_stride = p->c_stride * (int64_t)sizeof *p->c;
     _tile_stored(0, p->c, c_stride);
