@@ -41,8 +41,8 @@ cod_status cod_fail_at(cod_status code, const char *file, int line, const char *
 cod_status cod_fail_prefix(cod_status code, const char *fmt, ...) COD_PRINTF(2, 3);
 
 /**
- * Notes that another rank has this thread's last failure for its own, or shares it, and says so: whoever ends the job can leave the
- * word to that rank. The thread's next failure is its own again. @return `code`
+ * Notes that another rank reports this thread's last failure, so that this rank need not report it when the job ends.
+ * The thread's next failure is its own again. @return `code`
  */
 cod_status cod_fail_said_elsewhere(cod_status code);
 bool cod_error_said_elsewhere(void);
@@ -62,8 +62,9 @@ const char *cod_error_place(void);
     } while (0)
 
 /**
- * Makes `call` and stores its status in `status`, unless `status` is a failure already. For functions that give something back at
- * their end: their steps follow one another like this, the first failure skips the rest, and what comes behind them always runs.
+ * Makes `call` and stores its status in `status`, unless `status` is a failure already. For functions that release
+ * something at their end: write their steps one after another with this macro. The first failure skips the remaining
+ * steps, and the code after them always runs.
  */
 #define COD_THEN(status, call)                                                                                         \
     do {                                                                                                               \
