@@ -16,11 +16,11 @@ struct cod_window {
     MPI_Win mpi;
     char *memory;
     size_t *bytes;         /**< [world size] */
-    bool *warm;            /**< [world size] a rank that may be read: the connection is there */
-    size_t *shift;         /**< [world size] bytes skipped at the start for alignment: MPI promises none */
-    window_flow *flows;    /**< [world size] of gets in pieces, from each rank */
+    bool *warm;            /**< [world size] whether this rank may be read: the connection exists */
+    size_t *shift;         /**< [world size] bytes skipped at the start for alignment, which MPI does not guarantee */
+    window_flow *flows;    /**< [world size] flow control of gets in pieces, for each rank */
     window_flow all_flows; /**< and from all together */
-    bool sync_waits;       /**< MPI_Win_sync would wait for gets that are under way, so for a peer that is stopped */
+    bool sync_waits;       /**< MPI_Win_sync would wait for gets in progress, and thus for a peer that has stopped */
 };
 
 /** MPI's own get, under the lock. */
@@ -31,7 +31,7 @@ COD_MUST_CHECK cod_status window_rget(cod_window *window, int world_rank, size_t
 bool long_get_is(size_t bytes);
 COD_MUST_CHECK cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,
                                          cod_request **request);
-/** Gets that were given up and have not ended do so without their window. Under the lock. */
+/** Detaches abandoned gets from their window, which they outlive. To be called under the lock. */
 void long_gets_forget(const cod_window *window);
 
 #endif
