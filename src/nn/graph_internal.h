@@ -8,7 +8,8 @@
 #include "nn/graph.h"
 
 /**
- * Adds a node of which all but name and output is given, and returns its output; 0 on failure, and where the graph has failed before.
+ * Adds a node, of which the caller gives everything except name and output, and returns its output; 0 on failure, or if
+ * the graph has failed before.
  *
  * @param name  copied; NULL = its number
  */
