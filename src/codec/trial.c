@@ -1,4 +1,4 @@
-/* What each entropy coder makes of a chunk, beside the one that is in use. */
+/* Tries all entropy coders on a chunk, not only the one in use. */
 #include "codec/codec_internal.h"
 
 #include "core/memory.h"

@@ -1,4 +1,4 @@
-/* Whether the MPI that is there takes a GPU's memory. There is no standard way to ask. */
+/* Whether the MPI library takes addresses in a GPU's memory. There is no standard way to ask. */
 #include "comm/comm_internal.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* What there is of a range that is averaged between devices: its shares, memory for those of others, and the additions. */
+/*
+ * The parts of a range that is averaged between devices: its shares, memory for the other ranks' values, and the
+ * additions.
+ */
 #include "comm/direct_internal.h"
 
 #include <limits.h>

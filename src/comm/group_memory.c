@@ -1,8 +1,7 @@
 /*
- * A file in memory, which the group's first rank of each node makes and the others there open as /proc/PID/fd/N: it
+ * A file in memory, which the group's first rank of each node makes and its other ranks open as /proc/PID/fd/N. It
  * needs neither a component of the MPI nor room in /dev/shm, which containers limit to 64 MB, and the system frees it
- * with its last user, however that ends.
- * Ranks that are threads of one process (a test's) share one mapping.
+ * with its last user, however that process ends. Ranks that are threads of one process (a test's) share one mapping.
  */
 #include "comm/group_memory.h"
 

@@ -1,4 +1,4 @@
-/* Gets of more than one piece: several pieces are in flight, and the progress thread asks for the next ones. */
+/* Gets of more than one piece: several pieces are in flight, and the progress thread requests the next ones. */
 #include "comm/window_internal.h"
 
 #include "core/trace.h"

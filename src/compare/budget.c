@@ -1,4 +1,4 @@
-/* What is equal for all arms, and how many steps that leaves each of them. */
+/* The budget that is equal for all arms, and the number of steps that it gives each arm. */
 #include "compare/compare_internal.h"
 
 #include "io/file.h"

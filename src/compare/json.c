@@ -1,4 +1,4 @@
-/* compare.json: all that is known of the runs of a comparison. */
+/* Writes compare.json: everything about the runs of a comparison. */
 #include "compare/compare_internal.h"
 
 #include "core/compare_format.h"

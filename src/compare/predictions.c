@@ -1,4 +1,4 @@
-/* Example by example: how far groups and retrainings disagree, and whether they are as sure as they are right. */
+/* Compares predictions example by example: disagreement of groups and of retrainings, and calibration. */
 #include "compare/compare_internal.h"
 
 #include "train/predictions.h"

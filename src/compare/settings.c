@@ -1,4 +1,4 @@
-/* What arms and the candidates of compare.tune set: "key.path=value", alone or in a list. */
+/* Settings of arms and of the candidates of compare.tune: "key.path=value", alone or in a list. */
 #include "compare/compare_internal.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Bytes between groups, also of strategies that know one group only. */
+/* Bytes between groups, also for strategies that make all ranks one group. */
 #include "compare/compare_internal.h"
 
 /** The group that a rank would belong to, were it not for the strategy. */

@@ -1,4 +1,6 @@
-/* compare.tune: each arm is trained with each candidate, and its runs have the one that is best on held-out data. */
+/*
+ * compare.tune: each arm is trained with each candidate, and its runs use the candidate that is best on held-out data.
+ */
 #include "compare/compare_internal.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What tuning tried and chose, for compare.json and for the terminal. */
+/* Shows what tuning tried and chose, in compare.json and on the terminal. */
 #include "compare/compare_internal.h"
 
 #include <math.h>

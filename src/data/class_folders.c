@@ -1,4 +1,7 @@
-/* Photographs in one subfolder a class, as Intel Image Classification, ImageNet and torchvision's ImageFolder have them. */
+/*
+ * Photographs in one subfolder for each class, as in Intel Image Classification, ImageNet and torchvision's
+ * ImageFolder.
+ */
 #include "core/hash.h"
 #include "core/log.h"
 #include "data/examples_internal.h"

@@ -1,4 +1,4 @@
-/* What a classifier's model file says of the data it was trained on. */
+/* The description of the training data in a classifier's model file. */
 #include "infer/classifier.h"
 #include "io/json.h"
 

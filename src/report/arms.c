@@ -1,4 +1,4 @@
-/* The arms in tables: what each is, and what each measured. */
+/* Tables of the arms: their settings and their figures. */
 #include "report/report_internal.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Plots on their way into the page and into PNG files, and how plots of several link rates are told apart. */
+/* Writes plots into the page and into PNG files, and names plots of several link rates. */
 #include "report/report_internal.h"
 
 #include "io/file.h"

@@ -1,4 +1,4 @@
-/* `local_sgd`: groups train alone and average their weights now and then. */
+/* `local_sgd`: groups train alone and average their weights from time to time. */
 #include "strategies/local_sgd.h"
 
 #include "strategies/local_steps.h"

@@ -1,4 +1,4 @@
-/* The run's folder: whose it is, what it says of the run, and whether the run is over. */
+/* The run's folder: its lock, the configuration that it contains, and whether the run has finished. */
 #include "train/trainer_internal.h"
 
 #include "core/log.h"

@@ -1,4 +1,4 @@
-/* Lines of metrics, and the reports that are made of them. */
+/* Lines of metrics, and the progress reports made from them. */
 #include "train/trainer_internal.h"
 
 #include "core/trace.h"

@@ -1,4 +1,4 @@
-/* The run's nonce: what tells it from others that had its name. */
+/* The run's nonce, which distinguishes it from other runs with the same name. */
 #include "train/trainer_internal.h"
 
 #include "train/config_internal.h"

@@ -1,4 +1,4 @@
-/* A rank's device: which one, and who else computes on it. */
+/* Opens a rank's device, and finds out which other ranks compute on it. */
 #include "train/trainer_internal.h"
 
 #include "core/hash.h"

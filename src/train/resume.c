@@ -1,4 +1,4 @@
-/* Saving a run and going on with it. */
+/* Saves and resumes a run. */
 #include "train/trainer_internal.h"
 
 #include "core/log.h"

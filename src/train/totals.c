@@ -1,4 +1,4 @@
-/* What a run has done over all the processes that it took. */
+/* Totals of a run over all its processes. */
 #include "train/trainer_internal.h"
 
 #include "core/statistics.h"
