@@ -276,9 +276,8 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
 void cod_strategy_register_central_storage(void)
 {
     static const cod_strategy_kind kind = {.name = "central_storage",
-                                           .help = "all ranks are one group; weights and moments are kept once a node, "
-                                                   "in shared memory, and each rank updates a "
-                                                   "part of them",
+                                           .help = "all ranks are one group; weights and moments are kept once on each "
+                                                   "node, in shared memory, and each rank updates a part of them",
                                            .one_group = true,
                                            .keeps_state = true,
                                            .one_set = true,

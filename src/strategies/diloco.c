@@ -338,9 +338,8 @@ void cod_strategy_register_diloco(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "diloco",
-        .help =
-            "groups train alone; their weights' averaged change is the gradient of an outer optimiser every so many "
-            "steps, for which they wait",
+        .help = "groups train alone; every so many steps they wait for each other, and the average change of their "
+                "weights is the gradient of an outer optimiser",
         .keeps_state = true,
         .averages = true,
         .only_averages = true,

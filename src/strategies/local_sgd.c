@@ -59,7 +59,7 @@ void cod_strategy_register_local_sgd(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "local_sgd",
-        .help = "groups train alone and average their weights every so many steps, for which they wait",
+        .help = "groups train alone; every so many steps they wait for each other and average their weights",
         .keeps_state = true, /* none but how ranks are divided into groups, which a resumed run must find as it was */
         .averages = true,
         .only_averages = true,

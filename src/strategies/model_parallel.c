@@ -387,7 +387,7 @@ void cod_strategy_register_model_parallel(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "model_parallel",
-        .help = "the layers are divided over ranks, which pass activations and their gradients on (a pipeline)",
+        .help = "the layers are divided over ranks, which pass activations and gradients to each other (a pipeline)",
         .one_group = true,
         .tables = tables,
         .table_count = 1,

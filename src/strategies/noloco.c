@@ -209,8 +209,8 @@ void cod_strategy_register_noloco(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "noloco",
-        .help = "groups train alone; every so many steps each meets one random other and both take an outer step that "
-                "also draws them together",
+        .help = "groups train alone; every so many steps each group meets one random other group, and both take an "
+                "outer step that also draws their weights together",
         .keeps_state = true,
         .averages = true,
         .only_averages = true,
