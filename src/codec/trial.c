@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-/** Of this thread: what other processes take of the core is not a coder's. */
+/** Processor time of this thread, so that the load of other processes does not count for a coder. */
 static double processor_s(void)
 {
     struct timespec now;

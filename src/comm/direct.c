@@ -206,7 +206,7 @@ static cod_status average_wait(cod_reduction *reduction, cod_queue *queue)
 static const cod_collective_ops direct_ops = {
     .average_start = average_start, .test = average_test, .wait = average_wait};
 
-/** Where a rank is among the nodes of its group. */
+/** A rank's position among the nodes of its group. */
 typedef struct place {
     int first;  /**< the lowest rank of its node */
     int within; /**< how many lower ranks are on its node */

@@ -252,7 +252,7 @@ cod_status cod_group_stage(cod_group *group, cod_buffer *buffer, size_t offset, 
     return cod_staging_start(group->staging, buffer, offset, bytes, ready, out);
 }
 
-/* What all ranks of the job agree on at start and end belongs to no group. */
+/* Bytes of agreements between all ranks of the job, at its start and end, belong to no group. */
 void group_count_sent(cod_group *group, size_t bytes)
 {
     cod_comm_counters *counters = &group->comm->counters;

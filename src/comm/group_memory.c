@@ -23,7 +23,7 @@ struct cod_group_memory {
     atomic_int users;
 };
 
-/** What the first rank of a node tells the others there. */
+/** Message from the first rank of a node to the others there. */
 typedef struct invitation {
     pid_t pid; /**< 0 = there is none */
     int file;

@@ -118,7 +118,7 @@ void long_gets_progress(cod_comm *comm)
 {
     for (cod_request *request = comm->long_gets; request != NULL; request = request->long_get->next)
         if (!request->abandoned)
-            (void)move(request); /* who waits for it is told */
+            (void)move(request); /* the thread that waits for it gets the status */
 }
 
 cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/** What all groups of a run said at a step. */
+/** Predictions of all groups of a run at a step. */
 typedef struct statements {
     cod_predictions *groups; /**< [count] */
     int count;

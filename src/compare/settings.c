@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/** What may not be set, by their beginnings: it is an arm's strategy's, its run's, or all arms'. */
+/**
+ * Keys that may not be set, by their beginnings, because they belong to the arm's strategy, to the run, or to all arms.
+ */
 static const struct {
     const char *form, *refusal, *starts[16];
 } setters[] = {

@@ -93,7 +93,7 @@ const cod_option_table cod_degrade_option_table = {
     .struct_bytes = sizeof(cod_degrade_options),
 };
 
-/** Where what is found about a pass goes. */
+/** Receiver of the problems found in a pass. */
 typedef struct examination {
     cod_data_complaint complain;
     void *context;
@@ -127,7 +127,7 @@ static void examine_floats(const examination *e, const char *key, const cod_floa
     examine_range(e, key, range->count, whole ? range->items[0] : 0, whole ? range->items[1] : 0);
 }
 
-/** Of a range below and above 1 of which numbers are drawn separately. */
+/** Checks a range whose numbers below and above 1 are drawn separately. */
 static void examine_around_one(const examination *e, const char *key, const cod_float_list *range)
 {
     examine_floats(e, key, range);

@@ -201,7 +201,7 @@ static cod_status normalise(const plane *p, double *out)
     return COD_OK;
 }
 
-/** What is left inside the border, cut to whole blocks. */
+/** The part inside the border, cut to whole blocks. */
 static cod_status take_gray(const cod_image *image, int64_t crop, plane *p)
 {
     COD_REQUIRE(image->bits == 8, "NIQE is of 8-bit pictures");

@@ -110,7 +110,7 @@ const cod_option_table cod_data_option_table = {
     .struct_bytes = sizeof(cod_data_options),
 };
 
-/** Where what is found goes. */
+/** Receiver of the problems found. */
 typedef struct examination {
     cod_data_complaint complain;
     void *context;
@@ -127,7 +127,7 @@ static void complain(const examination *e, const char *key, const char *fmt, ...
     e->complain(e->context, key, text);
 }
 
-/** What only some kinds of data have. */
+/** Checks options that only some kinds of data have. */
 static void examine_kind(const examination *e, const cod_data_options *o)
 {
     const char *kind = cod_data_kind_names[o->kind];

@@ -11,7 +11,10 @@
 #include <string.h>
 
 #define CONTENT "content."
-/** Of the layers in their order; vggBC stands for convB_C, squeezeN for layer N. A layer's own name lies behind "content.". */
+/**
+ * Names of the layers' losses, in order; vggBC stands for convB_C, squeezeN for layer N. A layer's name follows
+ * "content.".
+ */
 static const char *const content_losses[] = {
     CONTENT "vgg11",    CONTENT "vgg12",    CONTENT "vgg21",    CONTENT "vgg22",    CONTENT "vgg31",
     CONTENT "vgg32",    CONTENT "vgg33",    CONTENT "vgg34",    CONTENT "vgg41",    CONTENT "vgg42",

@@ -62,7 +62,7 @@ bool cod_report_has_runs(const cod_report_arm *arm, size_t rate)
     return false;
 }
 
-/** What the page says of a plot's file, around its name. */
+/** Text of the page around the name of a plot's file. */
 #define FILE_BEFORE "<span class=\"file\">"
 #define FILE_AFTER  ".png</span>"
 

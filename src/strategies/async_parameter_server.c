@@ -119,7 +119,7 @@ static cod_status make_worker(async_strategy *a)
     return COD_OK;
 }
 
-/** What coded pulls are the changes of is read from these before the first update. */
+/** Coded pulls read the initial weights from these mirrors before the first update. */
 static cod_status make_mirrors(async_strategy *a)
 {
     cod_train_session *session = a->context->session;

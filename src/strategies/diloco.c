@@ -58,7 +58,7 @@ typedef struct diloco {
     float *outer;    /**< [trainable] what all groups last went on from */
     float *momentum; /**< [trainable] */
     float *moving;   /**< [largest fragment] on its way to the mean, trainable values and then states */
-    /* Of a fragment that is averaged while groups go on: */
+    /* The fragment that is being averaged while groups continue training: */
     int64_t started; /**< steps done then; -1 = there is none */
     float *sent;     /**< [largest fragment] what the group gave; for checkpoints */
     cod_reduction *reduction;

@@ -247,7 +247,7 @@ static cod_status gather(cod_strategy *strategy, cod_train_context *context, flo
     return COD_OK;
 }
 
-/** What became of the division: each stage's share of the time that was spent computing, and how much was not. */
+/** Logs the result of the division: each stage's share of the computing time, and its idle time. */
 static void tell_balance(const model_parallel *p, double (*times)[2], int ranks)
 {
     const int count = p->stages.count;

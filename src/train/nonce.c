@@ -38,7 +38,7 @@ static cod_status read_nonce(trainer *t, const char *path)
     return status;
 }
 
-/** Of groups' jobs that make the folder at once, one's nonce is the run's. */
+/** If several groups' jobs make the folder at the same time, the nonce of one of them becomes the run's. */
 static cod_status draw_and_write(trainer *t, const char *path)
 {
     char *text = NULL;

@@ -13,7 +13,7 @@ static void rank_part(int world_rank, char part[32])
     snprintf(part, 32, "rank-%d", world_rank);
 }
 
-/** Where a checkpoint keeps the best first figure so far: "best_psnr_y". */
+/** Key of the best first figure so far in a checkpoint: "best_psnr_y". */
 static const char *best_key(const trainer *t, char key[64])
 {
     snprintf(key, 64, "best_%s", t->task->kind->figures[0].key);
@@ -22,7 +22,7 @@ static const char *best_key(const trainer *t, char key[64])
 
 enum { STATES_MAX = 3 /**< of an optimiser */, VALUE_BYTES = sizeof(float) };
 
-/** What a state of a set is called in checkpoints: the first set's "adam_m" as ever, another's "critic.adam_m". */
+/** Name of a set's state in checkpoints: "adam_m" for the first set, "critic.adam_m" for another. */
 static const char *state_name(const trainer *t, int set, const char *what, char name[96])
 {
     if (set == 0)
@@ -302,7 +302,7 @@ static cod_status prune(const trainer *t)
     return status;
 }
 
-/** Room for the moments of all ranks, on the one that saves them. */
+/** Makes room for the moments of all ranks on the rank that saves them. */
 static cod_status make_room(const trainer *t, cod_arena *arena, float *moments[STATES_MAX])
 {
     const char *name;
@@ -387,7 +387,10 @@ static cod_status newest_step(trainer *t, int64_t *step)
     return COD_OK;
 }
 
-/** Ranks must be divided into groups as they were, where each has a state of its own. `group` is the one that wrote. */
+/**
+ * Checks that ranks are divided into groups as before, if each rank has its own state. `group` is the group that wrote
+ * the file.
+ */
 static cod_status check_same_layout(const trainer *t, int group, const cod_st_file *file)
 {
     int64_t world, groups, size;
@@ -517,7 +520,10 @@ static cod_status check_other_groups(const trainer *t)
     return status;
 }
 
-/** What was saved after the step gone on from must not be taken for newer than what is to come. */
+/**
+ * Removes checkpoints of later steps than the one from which the run resumes, so that they are not taken for newer
+ * ones.
+ */
 static cod_status discard_later(const trainer *t, int64_t step)
 {
     char part[32];
