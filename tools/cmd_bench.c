@@ -10,17 +10,17 @@ int cod_cmd_bench(int argc, char **argv)
 {
     static const char help[] =
         "usage: codistill bench NAME [options]\n\n"
-        "  step       a training step, op by op, beside what the processor can do\n"
-        "  teacher    what a teacher adds to a training step\n"
-        "  upscale    a model on a whole picture\n"
-        "  niqe       how long NIQE of pictures takes, and what it is\n"
-        "  loader     crops that a core makes, beside copying\n"
-        "  copy       ways of data to a device, such as a GPU, alone and beside training steps\n"
+        "  step       time of a training step, op by op, compared with the processor's peak\n"
+        "  teacher    time that a teacher adds to a training step\n"
+        "  upscale    time of a model on a whole picture\n"
+        "  niqe       NIQE of pictures, and the time that it takes\n"
+        "  loader     training samples made in a second, compared with plain copying\n"
+        "  copy       speed of each way to move data to a device, such as a GPU, alone and during training\n"
         "  codec      size, exactness and speed of the exchange's codings, on checkpoints\n"
-        "  allreduce  bucketed, overlapped averaging against MPI's blocking all-reduce; under mpirun\n"
-        "  exchange   checkpoints between groups, under mpirun; with --net training over slow links\n"
-        "  scale      the exchange of many groups and large models, by a model of it\n\n"
-        "`codistill bench NAME --help` says more.\n";
+        "  allreduce  time of bucketed, overlapped averaging and of MPI's blocking allreduce; under mpirun\n"
+        "  exchange   cost of exchanging checkpoints between groups, under mpirun; --net trains over slow links\n"
+        "  scale      cost of the exchange for many groups and large models, computed by a model\n\n"
+        "`codistill bench NAME --help` explains one of them.\n";
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(help, stdout);
         return COD_EXIT_OK;

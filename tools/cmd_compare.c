@@ -18,21 +18,16 @@
 
 static const char help[] =
     "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [key.path=value ...]\n\n"
-    "Trains the configuration once for each arm of its section `compare`, each seed and each link rate, at equal "
-    "budget,\n"
-    "prints a table and writes compare.json and a report, report.html, to OUTPUT/NAME-compare. Runs that are finished\n"
-    "already are not repeated; one made with another configuration is refused, and not mixed with the others. A run "
-    "that\n"
-    "fails is noted, and the others go on. A signal is handed on to the run under way, which saves and ends; the same\n"
-    "command goes on from there. With compare.tune each arm is trained with each of its candidates first, and its "
-    "runs\n"
-    "have the one that is best on held-out data.\n\n"
-    "  --strategies LIST  instead of compare.arms: strategies such as single,allreduce,local_sgd; codistill_rows "
-    "stands\n"
-    "                     for distil, merge, both and neither; `single` also runs with as many times the steps as "
-    "there\n"
-    "                     are groups (single_long)\n"
-    "  --seeds LIST       instead of compare.seeds: such as 1,2,3\n";
+    "Trains the configuration once for each combination of an arm of its section `compare`, a seed and a link rate,\n"
+    "all with equal budgets. Prints a table and writes compare.json and report.html to OUTPUT/NAME-compare.\n"
+    "Finished runs are not repeated. A run with that name but another configuration is refused. If a run fails, the\n"
+    "command records the failure and goes on with the next run. On a signal, the current run saves and ends; the\n"
+    "same command continues. With compare.tune, each arm is first trained with each candidate, and its runs use the\n"
+    "candidate that is best on validation data.\n\n"
+    "  --strategies LIST  replaces compare.arms by strategies, such as single,allreduce,local_sgd. codistill_rows\n"
+    "                     stands for four arms: distil, merge, both and neither. `single` adds a second arm,\n"
+    "                     single_long, with as many times the steps as there are groups\n"
+    "  --seeds LIST       replaces compare.seeds, such as 1,2,3\n";
 
 static volatile sig_atomic_t child, asked, in_laboratory;
 

@@ -15,15 +15,15 @@
 
 static const char help[] =
     "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR] [--bf16]\n\n"
-    "Writes MODEL (a .safetensors file, or a checkpoint's group-G.safetensors) with normalisation folded into the "
-    "convolutions.\n"
-    "  .onnx         opset 17; input \"input\" and output \"output\", f32, NCHW, RGB in 0 ... 1; batch, height and "
-    "width open\n"
-    "  .safetensors  PyTorch's names and layout; `codistill` reads it too\n\n"
-    "  -o, --output FILE  what to write; an existing file is replaced once the new one is complete\n"
-    "  --calibrate DIR    .safetensors: with the ranges that `--precision int8` needs, taken from up to four of DIR's\n"
-    "                     low-resolution pictures, so that it need not calibrate again\n"
-    "  --bf16             .safetensors: weights rounded to bf16, which takes half the bytes\n"
+    "Writes MODEL with its normalisation folded into the convolutions. MODEL is a .safetensors file, also the\n"
+    "group-G.safetensors of a checkpoint. The output's name chooses the format:\n"
+    "  .onnx         ONNX, opset 17. Input \"input\" and output \"output\" are f32, NCHW, RGB from 0 to 1, with any\n"
+    "                batch, height and width\n"
+    "  .safetensors  with PyTorch's names and layout; `codistill` reads it, too\n\n"
+    "  -o, --output FILE  file to write; an existing file is replaced once the new one is complete\n"
+    "  --calibrate DIR    .safetensors: add the ranges that `--precision int8` needs, measured on up to four of\n"
+    "                     DIR's low-resolution pictures, so that later commands need not measure them\n"
+    "  --bf16             .safetensors: round weights to bf16, which halves the file\n"
     "  --help\n";
 
 static bool ends_with(const char *text, const char *end)

@@ -16,7 +16,7 @@ static bool wants_help(int argc, char **argv)
 int cod_cmd_models(int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
-        puts("usage: codistill models\n\nLists the architectures that model.name may name, with their options.");
+        puts("usage: codistill models\n\nLists the architectures that model.name can choose, with their options.");
         return COD_EXIT_OK;
     }
     if (argc > 1)
@@ -38,17 +38,14 @@ int cod_cmd_models(int argc, char **argv)
 /** What docs/config.md says before its tables. */
 static const char *const introduction =
     "# Options\n\n"
-    "Every option of a configuration, section by section: its key, its default, what it takes and what it means.\n\n"
-    "A configuration is a YAML file in which each section is a mapping, such as `train: {rate: 1.0e-3}`; the files in\n"
-    "[configs/](../configs/) are commented examples. Only `data.path` has to be set: what is left out has its\n"
-    "default. On the command line any option can be set as `section.key=value`, such as `train.rate=1e-3`, which\n"
-    "overrides the file. `config.yaml` in a run's folder has every option as that run used it. An unknown key, a value "
-    "out\n"
-    "of range and options that do not go together are refused with their line and column, all at once\n"
-    "([bad-inputs.md](bad-inputs.md)); `codistill plan` checks a configuration without running it. Environment "
-    "variables\n"
-    "are on a page of their own, [environment.md](environment.md), and words on another, "
-    "[glossary.md](glossary.md).\n\n"
+    "Every option of a configuration, section by section: its key, its default, its values and its meaning.\n\n"
+    "A configuration is a YAML file in which each section is a mapping, such as `train: {rate: 1.0e-3}`; the files\n"
+    "in [configs/](../configs/) are commented examples. Only `data.path` has to be set; every other option has a\n"
+    "default. On the command line, `section.key=value`, such as `train.rate=1e-3`, sets an option and overrides the\n"
+    "file. `config.yaml` in a run's folder lists every option as that run used it. Unknown keys, values out of range\n"
+    "and options that do not go together are all reported at once, with their line and column\n"
+    "([bad-inputs.md](bad-inputs.md)); `codistill plan` checks a configuration without training. Environment\n"
+    "variables are described in [environment.md](environment.md), terms in [glossary.md](glossary.md).\n\n"
     "This page is printed by `codistill config --markdown` from the tables that also parse and check the options;\n"
     "`codistill config` prints them for a terminal.\n\n"
     "## Sections\n\n";
@@ -56,9 +53,9 @@ static const char *const introduction =
 int cod_cmd_config(int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
-        puts("usage: codistill config [--markdown]\n\nLists every option of a configuration with type, default, range "
-             "and meaning.\n"
-             "  --markdown  as docs/config.md has it");
+        puts("usage: codistill config [--markdown]\n\n"
+             "Lists every option of a configuration with its type, default, range and meaning.\n\n"
+             "  --markdown  print docs/config.md");
         return COD_EXIT_OK;
     }
     const bool markdown = argc > 1 && strcmp(argv[1], "--markdown") == 0;

@@ -11,11 +11,10 @@
 
 static const char help[] =
     "usage: codistill plan CONFIG.yaml [key.path=value ...]\n\n"
-    "Starts nothing: prints the map of ranks to groups, nodes, devices and processors, the memory of a rank, the bytes "
-    "that\n"
-    "move in a step and in a publication, and the step time, predicted from steps timed in this process on random "
-    "data and\n"
-    "from how many threads all ranks have for each processor.\n";
+    "Checks the configuration and prints what it would run, without training: which ranks form which group on which\n"
+    "node, device and processors, the memory of a rank, the bytes that move in a step and in a publication, and the\n"
+    "time of a step. The time is predicted from steps on random data that this command times, and from the number of\n"
+    "threads of all ranks for each processor.\n";
 
 /** Each group that differs by configuration once. */
 static cod_status plan_groups(const cod_run_config *config, const cod_plan_device *devices)

@@ -20,18 +20,21 @@
 
 static const char help[] =
     "usage: codistill train CONFIG.yaml [key.path=value ...] [--resume] [--group K]\n\n"
-    "Trains as the configuration says. Started plainly, it starts as many ranks as cluster.groups and\n"
-    "cluster.ranks_per_group ask for, by mpirun; under mpirun or srun it joins their job.\n\n"
-    "  key.path=value  overrides an option, such as train.steps=2000 (`codistill config` lists them all)\n"
-    "  --resume        fail if there is no checkpoint to go on from (without it: go on if there is one)\n"
-    "  --group K       only group K, with its ranks; the others are started by the same command, each as a job of its\n"
-    "                  own that begins, dies and comes back alone. Needs exchange.transport=file and one run's folder\n"
-    "                  that all jobs see; the last group to end writes final.safetensors and summary.json\n\n"
-    "The run's folder, OUTPUT/NAME, receives config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
-    "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json;\n"
-    "of adversarial recipes also discriminator.GROUP.safetensors.\n"
-    "SIGINT, SIGTERM and SIGUSR1 save and end; the same command goes on from there. A finished run stays as it is.\n"
-    "To a mpirun of your own send SIGUSR1: SIGTERM and SIGINT make it kill its ranks after one second.\n";
+    "Trains what the configuration describes. Called by itself, the command starts all ranks that the configuration\n"
+    "asks for (cluster.groups, cluster.ranks_per_group) with mpirun. Called by mpirun or srun, it is a rank of that\n"
+    "job.\n\n"
+    "  key.path=value  sets an option, such as train.steps=2000 (`codistill config` lists all options)\n"
+    "  --resume        fail if there is no checkpoint to resume from. Without --resume, the run resumes from the\n"
+    "                  newest checkpoint if there is one and starts anew otherwise\n"
+    "  --group K       train only group K. Start the other groups with the same command, each as a separate job that\n"
+    "                  can start, die and resume alone. This needs exchange.transport=file and one run folder that\n"
+    "                  all jobs can read; the last group to finish writes final.safetensors and summary.json\n\n"
+    "The run's folder, OUTPUT/NAME, contains config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
+    "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json. Recipes with\n"
+    "a discriminator also write discriminator.GROUP.safetensors.\n"
+    "On SIGINT, SIGTERM or SIGUSR1 the run saves a checkpoint and ends; the same command resumes it. The command\n"
+    "leaves a finished run as it is. If you started mpirun yourself, send SIGUSR1 to it: on SIGTERM and SIGINT,\n"
+    "mpirun kills its ranks after one second.\n";
 
 static atomic_int stop_signal;
 

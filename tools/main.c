@@ -27,17 +27,17 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"train", "train a configuration, alone or as a job of many ranks", cod_cmd_train},
-    {"compare", "train a configuration with several strategies and compare them", cod_cmd_compare},
-    {"report", "write the page of a comparison or of a run", cod_cmd_report},
-    {"plan", "show what a configuration would run where, without running it", cod_cmd_plan},
-    {"data", "show samples that a configuration would train on", cod_cmd_data},
-    {"eval", "measure a model: PSNR, SSIM and more on pictures, or how well it tells classes", cod_cmd_eval},
+    {"train", "train a configuration, as one process or as a job of many ranks", cod_cmd_train},
+    {"compare", "train a configuration with several strategies and compare the results", cod_cmd_compare},
+    {"report", "write an HTML page about a comparison or a run", cod_cmd_report},
+    {"plan", "show what a configuration would run on which rank, without training", cod_cmd_plan},
+    {"data", "write samples that a configuration would train on", cod_cmd_data},
+    {"eval", "measure a model: PSNR, SSIM and more on pictures, or a classifier's accuracy", cod_cmd_eval},
     {"upscale", "upscale pictures and videos with a model", cod_cmd_upscale},
-    {"gallery", "write a page that shows what models make of pictures", cod_cmd_gallery},
-    {"export", "write a model as ONNX or as folded safetensors", cod_cmd_export},
-    {"import", "write the tensors of a PyTorch file as safetensors", cod_cmd_import},
-    {"interpolate", "write a model between two of one architecture", cod_cmd_interpolate},
+    {"gallery", "write an HTML page that compares the results of models on pictures", cod_cmd_gallery},
+    {"export", "write a model as ONNX, or as safetensors with folded normalisation", cod_cmd_export},
+    {"import", "convert a PyTorch file to safetensors", cod_cmd_import},
+    {"interpolate", "write a model between two models of the same architecture", cod_cmd_interpolate},
     {"models", "list the architectures and their options", cod_cmd_models},
     {"config", "list every option of a configuration", cod_cmd_config},
     {"bench", "measure this machine: steps, upscaling, data, copies, codings, averages, the exchange", cod_cmd_bench},
@@ -46,15 +46,15 @@ static const command commands[] = {
 static void print_help(FILE *out)
 {
     fprintf(out, "usage: codistill COMMAND [ARGUMENTS]\n\n"
-                 "Trains networks for super-resolution and classification on machines joined by slow links: groups of "
-                 "MPI ranks\nteach each other and merge their weights. Uses and compares the networks that come of "
-                 "it.\n\ncommands:\n");
+                 "Trains networks for super-resolution and classification on machines joined by slow links: groups of\n"
+                 "MPI ranks teach each other and merge their weights. Also uses and compares the trained networks.\n\n"
+                 "commands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(out, "  %-11s  %s\n", commands[i].name, commands[i].help);
     fprintf(out, "\noptions:\n"
-                 "  --help       this\n"
-                 "  --version    the version, the libraries, the processor and each backend as it would run\n");
-    fprintf(out, "\n`codistill COMMAND --help` says more. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
+                 "  --help       print this text\n"
+                 "  --version    print the version, the libraries, the processor and the backends\n");
+    fprintf(out, "\n`codistill COMMAND --help` explains a command. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
 }
 
 static void log_to_stderr(void *context, cod_log_level level, const char *line)

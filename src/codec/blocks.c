@@ -1,4 +1,4 @@
-/* The codings whose length the count alone decides: f32, bf16, and int8 in blocks. */
+/* The codings whose length depends on the count alone: f32, bf16, and int8 in blocks. */
 #include "codec/codec_internal.h"
 
 #include "core/tensor.h"

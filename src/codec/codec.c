@@ -174,7 +174,7 @@ static uint64_t make_payload(const cod_codec *codec, coding *how, const piece *p
     return codec_fixed_bytes(how, part->count);
 }
 
-/** Writes the chunk whose payload is given, and goes on to the next; `out` has room for chunk_bound(). */
+/** Writes the chunk whose payload is given, and moves to the next one; `out` has room for chunk_bound(). */
 static void write_chunk(cod_codec *codec, const coding *how, const piece *part, const unsigned char *payload,
                         uint64_t raw, const uint64_t *reference, unsigned char *out)
 {
@@ -291,7 +291,7 @@ static void name_chunk(const piece *part)
 
 #define REJECT(part, ...) ((void)cod_fail(COD_ERR_FORMAT, __VA_ARGS__), name_chunk(part), COD_ERR_FORMAT)
 
-/** What a header says that stands by its payload. */
+/** A chunk: the content of its header, and its payload. */
 typedef struct chunk {
     coding how;
     uint64_t stored;
@@ -312,7 +312,7 @@ static bool is_known(const coding *how, unsigned flags, unsigned zero)
     return how->parameter == 0 && !how->bf16_scales && !how->delta;
 }
 
-/** What a delta may be against: its values, or their fingerprint alone. Both NULL = nothing. */
+/** The reference of a delta: its values, or only their fingerprint. Both NULL = there is none. */
 typedef struct held {
     const float *values;
     const uint64_t *print;

@@ -8,7 +8,7 @@
 #include "codec/codec.h"
 #include "core/int8_blocks.h"
 
-/** How one chunk is coded; of ours or of a header just read. */
+/** How one chunk is coded: a chunk to encode, or a header just read. */
 typedef struct coding {
     cod_chunk_coding kind;
     bool bf16_scales, delta;
@@ -22,7 +22,7 @@ typedef struct codec_scratch {
     int16_t *steps;         /**< [chunk_values] */
 } codec_scratch;
 
-/** f32 is 4 bytes a value, int8 blocks of one value with their scales apart 5. */
+/** A value takes 4 bytes as f32, and 5 at most as int8 (blocks of one value, each with a scale). */
 static inline size_t codec_payload_room(uint32_t chunk_values)
 {
     return 5 * (size_t)chunk_values + 16;
@@ -30,7 +30,7 @@ static inline size_t codec_payload_room(uint32_t chunk_values)
 
 codec_scratch codec_scratch_of(const cod_codec *codec);
 
-/** Payload bytes of a coding whose length the count alone decides: all but STEP. */
+/** Payload bytes of a coding whose length depends on the count alone, which is every coding but STEP. */
 uint64_t codec_fixed_bytes(const coding *how, uint64_t count);
 void codec_pack(const coding *how, const float *values, size_t count, unsigned char *out);
 void codec_unpack(const coding *how, const unsigned char *in, size_t count, float *values);
@@ -41,14 +41,14 @@ void codec_unpack(const coding *how, const unsigned char *in, size_t count, floa
  * Turns values into multiples of a step, in scratch->steps, ready for codec_step_write().
  *
  * @param reference  [count] what the receiver holds, or NULL
- * @param how        STEP, `delta` when the reference is of use; another kind when a step does not serve
+ * @param how        STEP, with `delta` if the reference makes it shorter; another kind if no step fits
  * @return the step
  */
 float codec_step_quantise(const float *values, const float *reference, size_t count, const cod_codec_options *options,
                           const codec_scratch *scratch, coding *how);
-/** Writes them to scratch->payload, sets how->parameter and returns the payload's length. */
+/** Writes scratch->steps to scratch->payload, sets how->parameter and returns the payload's length. */
 uint64_t codec_step_write(const codec_scratch *scratch, size_t count, float step, coding *how);
-/** What a reader makes of scratch->steps; `values` may be `reference`. */
+/** Computes the values that a reader decodes from scratch->steps; `values` may be `reference`. */
 void codec_step_apply(const codec_scratch *scratch, size_t count, float step, const float *reference, float *values);
 /** Reads an untrusted payload into scratch->steps. @return what is wrong with it, or NULL */
 const char *codec_step_read(const coding *how, const unsigned char *payload, uint64_t bytes, size_t count,

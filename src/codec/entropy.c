@@ -1,4 +1,4 @@
-/* The libraries that shorten a chunk's payload: LZ4 where speed is all, zstd's Huffman coder where bytes are. */
+/* The libraries that compress a chunk's payload: LZ4 for speed, zstd's Huffman coder for fewer bytes. */
 #define ZSTD_STATIC_LINKING_ONLY /* for the name of ZSTD_c_literalCompressionMode, which shared libraries have, too */
 #include "codec/codec_internal.h"
 

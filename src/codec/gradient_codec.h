@@ -1,9 +1,10 @@
 /**
  * @file
- * Codings of gradients, and of what weights changed by, for messages of a fixed length: the receiver knows how much comes.
+ * Codings of gradients and of changes of weights, for messages whose length the receiver knows in advance.
  *
- * All but COD_GRADIENT_NONE lose something. Senders add what was lost, values less decoded, to what they send next (error
- * feedback; Seide et al. 2014, "1-bit stochastic gradient descent", section 2), so that nothing is lost for good.
+ * All codings but COD_GRADIENT_NONE lose precision. Senders add the loss, values minus decoded values, to their next
+ * message (error feedback; Seide et al. 2014, "1-bit stochastic gradient descent", section 2), so that nothing is lost
+ * for good.
  */
 #ifndef COD_CODEC_GRADIENT_CODEC_H
 #define COD_CODEC_GRADIENT_CODEC_H
@@ -39,9 +40,9 @@ void cod_gradient_codec_clear(cod_gradient_codec *codec);
  * Codes one message.
  *
  * @param values        [count]
- * @param version       equal for sender and receiver, another for each message
+ * @param version       equal for sender and receiver, different for each message
  * @param[out] message  [codec->bytes]
- * @param[out] decoded  [count] what the receiver will have; not `values`. NULL = not wanted
+ * @param[out] decoded  [count] values that the receiver will decode; not the same memory as `values`. May be NULL
  * @return COD_ERR_NUMERIC when a value is not finite (COD_GRADIENT_NONE does not look)
  */
 COD_MUST_CHECK cod_status cod_gradient_codec_encode(cod_gradient_codec *codec, const float *values, uint64_t version,

@@ -1,8 +1,8 @@
 /*
- * STEP: values as whole multiples of one step a chunk, which makes the error what was asked for: uniform in ±step/2, so
- * step = √12 · 10^(-dB/20) · rms of the *weights*, whatever the reference. The closer the reference, the smaller the
- * multiples, the shorter what an entropy coder makes of them. Codes of 2, 4 or 8 bits are packed into bytes first: a Huffman
- * code spends a bit on a byte at least, so four or two values share it.
+ * STEP: values as whole multiples of one step for each chunk. The error is uniform in ±step/2, so step = √12 ·
+ * 10^(-dB/20) · rms of the *weights* gives the requested signal-to-noise ratio, whatever the reference. The closer the
+ * reference, the smaller the multiples, and the fewer bytes an entropy coder needs. Codes of 2, 4 or 8 bits are packed
+ * into bytes first: a Huffman code spends at least one bit on a byte, so four or two values share it.
  */
 #include "codec/codec_internal.h"
 

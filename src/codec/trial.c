@@ -1,11 +1,11 @@
-/* What each entropy coder makes of a chunk, beside the one that is in use. */
+/* Tries all entropy coders on a chunk, not only the one in use. */
 #include "codec/codec_internal.h"
 
 #include "core/memory.h"
 
 #include <time.h>
 
-/** Of this thread: what other processes take of the core is not a coder's. */
+/** Processor time of this thread, so that the load of other processes does not count for a coder. */
 static double processor_s(void)
 {
     struct timespec now;

@@ -1,4 +1,4 @@
-/* Whether the MPI that is there takes a GPU's memory. There is no standard way to ask. */
+/* Whether the MPI library takes addresses in a GPU's memory. There is no standard way to ask. */
 #include "comm/comm_internal.h"
 
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 #endif
 #endif
 
-/** Says in `aware` what the library answers; false where it cannot be asked. */
+/** Sets `aware` to the library's answer. @return false if the library cannot be asked */
 static bool ask_library(int *aware)
 {
 #if defined OMPI_HAVE_MPI_EXT_CUDA && OMPI_HAVE_MPI_EXT_CUDA
     *aware =
-        MPIX_Query_cuda_support(); /* of the library that runs; the header's MPIX_CUDA_AWARE_SUPPORT is of the one that was built with */
+        MPIX_Query_cuda_support(); /* asks the library that runs; the header's MPIX_CUDA_AWARE_SUPPORT is that of the build */
     return true;
 #elif defined MPIX_GPU_SUPPORT_CUDA
     return MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, aware) == MPI_SUCCESS;

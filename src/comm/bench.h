@@ -1,6 +1,6 @@
 /**
  * @file
- * What the overlapped averaging costs against MPI's blocking all-reduce; for `codistill bench allreduce`.
+ * Measures overlapped averaging beside MPI's blocking allreduce; for `codistill bench allreduce`.
  */
 #ifndef COD_COMM_BENCH_H
 #define COD_COMM_BENCH_H

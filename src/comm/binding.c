@@ -83,7 +83,7 @@ static uint64_t this_machine(void)
     return cod_hash(id, strlen(id), 0);
 }
 
-/** What Open MPI's daemon may run on, which is this process's parent, when it has bound this process. */
+/** The processors of Open MPI's daemon, this process's parent, if it has bound this process. */
 static cod_processors launcher_processors(void)
 {
     cod_processors set = {0};

@@ -2,9 +2,9 @@
  * @file
  * Which processors each rank computes on, so that ranks of one machine do not share cores.
  *
- * A launcher that bound ranks apart is right. Ranks that were left, or bound, to the same processors divide these among
- * themselves. Only the calling thread and those that it starts later are confined: the progress thread and MPI's own, started
- * before, work for microseconds and go wherever there is room.
+ * If the launcher has bound ranks to different processors, that binding stays. Ranks that may all run on the same
+ * processors divide these among themselves. Only the calling thread and threads that it starts later are confined. The
+ * progress thread and MPI's own threads, which start earlier, work for microseconds at a time and may run anywhere.
  */
 #ifndef COD_COMM_BINDING_H
 #define COD_COMM_BINDING_H
@@ -14,40 +14,42 @@
 
 typedef enum cod_bind_mode { COD_BIND_AUTO, COD_BIND_NONE } cod_bind_mode;
 
-/** What a rank was started with. */
+/** The processors with which a rank was started. */
 typedef struct cod_seat {
-    uint64_t machine;     /**< equal for ranks of one running kernel, whatever their host names */
-    cod_processors given; /**< what it may run on */
-    cod_processors wider; /**< what its launcher may run on, when the launcher has bound the rank; else empty */
+    uint64_t machine;     /**< equal for all ranks on one running kernel, even if their host names differ */
+    cod_processors given; /**< processors on which it may run */
+    cod_processors
+        wider; /**< processors on which its launcher may run, if the launcher has bound the rank; otherwise empty */
 } cod_seat;
 
 typedef enum cod_binding_kind {
-    COD_BINDING_KEPT,    /**< no other rank on its processors */
-    COD_BINDING_DIVIDED, /**< a part of processors that several ranks were given */
+    COD_BINDING_KEPT,    /**< no other rank runs on its processors */
+    COD_BINDING_DIVIDED, /**< it has a part of processors that several ranks were given */
     COD_BINDING_CROWDED, /**< it shares processors with other ranks: too few to divide, or sets that overlap in part */
 } cod_binding_kind;
 
 /** Where a rank computes. */
 typedef struct cod_binding {
     cod_binding_kind kind;
-    bool widened;       /**< the launcher's own processors were divided: it had put ranks on too few */
+    bool widened;       /**< the launcher's own processors were divided, because it had put ranks on too few */
     int machine_ranks;  /**< ranks of the machine */
     cod_processors set; /**< where to compute */
-    int threads;        /**< with which it computes fastest: its cores, or its part of those that it shares */
+    int threads;        /**< number with which it computes fastest: its cores, or its part of shared cores */
 } cod_binding;
 
 /**
- * Decides for one rank; all decide alike from equal seats.
+ * Decides where one rank computes. All ranks decide alike, because their seats are equal.
  *
  * @param seats   [count] of all ranks of the job
- * @param quota   processors' worth of time that the ranks of this machine have together; INT_MAX = no limit
+ * @param quota   processor time that the ranks of this machine may use together, in processors; INT_MAX = no limit
  * @param folder  COD_TOPOLOGY_FOLDER
  */
 cod_binding cod_binding_decide(const cod_seat *seats, int count, int rank, int quota, const char *folder);
 
 /**
- * Decides for this rank and confines the calling thread, unless `mode` is COD_BIND_NONE; to be called before computing threads
- * start. Collective on all ranks. One rank of a machine warns where ranks share processors though the machine has others.
+ * Decides for this rank and confines the calling thread, unless `mode` is COD_BIND_NONE; to be called before computing
+ * threads start. Collective on all ranks. One rank of each machine warns if ranks share processors although others are
+ * free.
  *
  * @param[out] out  under COD_BIND_NONE: `set` as given
  */

@@ -6,8 +6,8 @@
  * or while waiting for another rank: a wait tests, unlocks, yields and tests again. One progress thread a rank moves
  * messages while the caller computes, because Open MPI and MPICH over TCP move nothing on their own (DESIGN.md 5).
  *
- * Functions may be called from any thread, but collective ones in the same order on all ranks. Only functions that say
- * so wait for other ranks.
+ * Functions may be called from any thread; collective functions must be called in the same order on all ranks. A
+ * function waits for other ranks only if its description says so.
  */
 #ifndef COD_COMM_COMM_H
 #define COD_COMM_COMM_H
@@ -36,9 +36,13 @@ extern const cod_option_table cod_comm_option_table;
 
 /** What this rank has moved since the start. */
 typedef struct cod_comm_counters {
-    /** Handed to collectives inside groups, the world left out: 2·S·(n-1)/n for an average of S bytes over n ranks. */
+    /**
+     * Bytes sent by collectives inside groups, without those over all ranks: 2·S·(n-1)/n for an average of S bytes over
+     * n ranks.
+     */
     uint64_t group_bytes;
-    uint64_t across_bytes;  /**< the same of cod_group_create_across(): sent, and received, between groups */
+    uint64_t
+        across_bytes; /**< the same for groups of cod_group_create_across(): bytes sent, and received, between groups */
     uint64_t pulled_bytes;  /**< received by one-sided gets */
     uint64_t message_bytes; /**< sent point to point */
     double progress_s;      /**< processor time of the progress thread */
@@ -46,17 +50,17 @@ typedef struct cod_comm_counters {
 } cod_comm_counters;
 
 /**
- * Ranks that the launcher's environment promises (mpirun, mpiexec, srun), or 0 when no launcher started this process.
- * Needs no cod_comm_init().
+ * Number of ranks that the launcher's environment announces (mpirun, mpiexec, srun), or 0 if no launcher started this
+ * process. Needs no cod_comm_init().
  */
 int cod_comm_launched_ranks(void);
 
 /**
- * Joins the job: sets what the installed MPI needs, starts MPI and the progress thread. Collective on all ranks, and once
- * a process.
+ * Joins the job: sets what the installed MPI needs, starts MPI and the progress thread. Collective on all ranks; may be
+ * called once in a process.
  *
- * Over Ethernet Open MPI 4 makes windows only with its component osc/pt2pt, which Debian switches off; where ranks span
- * hosts and nobody has chosen a component, this sets OMPI_MCA_osc before MPI starts.
+ * Over Ethernet, Open MPI 4 makes windows only with its component osc/pt2pt, which Debian switches off. If ranks run on
+ * several hosts and the user has not chosen a component, this function sets OMPI_MCA_osc before MPI starts.
  *
  * @param[in]  options  NULL for the defaults; cod_comm_configure() may follow when the config is known
  * @param[out] out      new; end it with cod_comm_finalize()
@@ -74,8 +78,8 @@ void cod_comm_configure(cod_comm *comm, const cod_comm_options *options);
  * teardown_timeout_s. Destroy windows and groups before.
  *
  * @param comm  taken; NULL does nothing
- * @return COD_ERR_INTERRUPTED when some did not come: then everything is left as it is (MPI can not be ended without
- *         them), and `tools` ends the process by cod_comm_abort()
+ * @return COD_ERR_INTERRUPTED if some ranks did not come: everything is then left as it is, because MPI cannot be ended
+ *         without them, and `tools` ends the process by cod_comm_abort()
  */
 COD_MUST_CHECK cod_status cod_comm_finalize(cod_comm *comm);
 
@@ -94,12 +98,12 @@ void cod_comm_describe_library(char *text, size_t bytes);
  * @return COD_ERR_UNSUPPORTED with the reason where it does not, or has no way to say so
  */
 COD_MUST_CHECK cod_status cod_comm_takes_devices(cod_comm *comm);
-/** Which component carries windows was chosen by us ("pt2pt") or by the user or the library (""). */
+/** The component for windows that cod_comm_init() chose ("pt2pt"); "" if the user or the library chose it. */
 const char *cod_comm_window_setting(const cod_comm *comm);
 
 /**
- * All ranks as one group, for start-up, the end, and groups that wait for each other anyway: where they do not, nothing may
- * wait across groups once training runs. Borrowed.
+ * All ranks as one group, for start-up, the end, and strategies whose groups wait for each other anyway. With other
+ * strategies, nothing may wait across groups while training runs. Borrowed.
  */
 cod_group *cod_comm_world(cod_comm *comm);
 
@@ -118,25 +122,29 @@ void cod_comm_read_counters(cod_comm *comm, cod_comm_counters *out);
 typedef struct cod_request cod_request;
 
 /**
- * Whether it is done; never blocks. When it is, or has failed, the request is freed and *request becomes NULL.
- * A NULL request is done.
+ * Whether the request is done; never blocks. If it is done or has failed, it is freed and *request becomes NULL. A NULL
+ * request is done.
  */
 COD_MUST_CHECK cod_status cod_request_test(cod_request **request, bool *done);
 
 /**
- * Waits until it is done, then frees it and sets *request to NULL; NULL is done already.
+ * Waits until the request is done, then frees it and sets *request to NULL. A NULL request is done already.
  *
  * @param timeout_s  INFINITY waits for ever
  * @return COD_ERR_INTERRUPTED when the time is over; the request lives on
  */
 COD_MUST_CHECK cod_status cod_request_wait(cod_request **request, double timeout_s);
 
-/** Between two looks at what is not done yet; `looks` counts them, from zero: lets other threads run first, sleeps later. */
+/**
+ * To be called between two tests of something that is not done yet. `looks` counts the calls, from zero: the first
+ * calls only let other threads run, later ones sleep.
+ */
 void cod_comm_pause(unsigned *looks);
 
 /**
- * Gives a request up and sets *request to NULL: its memory stays in use until the progress thread sees it done, which then
- * calls release(context), which may not call comm. If that never happens, release is never called. `release` may be NULL.
+ * Abandons a request and sets *request to NULL. The request's memory stays in use until the progress thread sees it
+ * done and calls release(context), which may not call comm. If the request never ends, release is never called.
+ * `release` may be NULL.
  */
 void cod_request_abandon(cod_request **request, void (*release)(void *context), void *context);
 

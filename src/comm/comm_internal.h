@@ -41,7 +41,9 @@ struct cod_request {
     MPI_Request *parts;
     int part_count;
     bool urgent;
-    void (*finish)(struct cod_request *request); /**< once, by whoever sees it done, without the lock; may be NULL */
+    void (*finish)(
+        struct cod_request
+            *request); /**< called once, without the lock, by the thread that sees the request done; may be NULL */
     void *context;
     size_t count;
     double scale;
@@ -51,9 +53,9 @@ struct cod_request {
     void *release_context;
     struct cod_request *next;
     cod_status (*test)(struct cod_request *request,
-                       bool *done); /**< under the lock; NULL = when its parts are done it is */
-    group_levels *levels;           /**< of an average by node: whose, which way it is on, */
-    int way;                        /**< and the one started after it */
+                       bool *done); /**< called under the lock; NULL = the request is done when its parts are */
+    group_levels *levels;           /**< of an average by node: the group's levels, its current level, */
+    int way;                        /**< and the average started after it */
     struct cod_request *behind;
     cod_staged *staged;    /**< of an average of a device's memory: where its values are */
     window_long *long_get; /**< of a get in pieces; freed with the request */
@@ -65,9 +67,12 @@ COD_MUST_CHECK cod_status comm_find_nodes(cod_comm *comm);
 
 /** Moves averages by node on. Under the lock. */
 void levels_progress(cod_comm *comm);
-/** Moves gets in pieces on. Under the lock. */
+/** Advances gets in pieces. To be called under the lock. */
 void long_gets_progress(cod_comm *comm);
-/** Moves averages of a device's memory on, and lets the calling thread hand such memory to MPI. Under the lock, before MPI is called. */
+/**
+ * Advances averages of a device's memory, and lets the calling thread pass such memory to MPI. To be called under the
+ * lock, before MPI.
+ */
 void direct_progress(cod_comm *comm);
 
 void comm_lock(cod_comm *comm);
@@ -83,7 +88,7 @@ void comm_request_free(cod_request *request);
 COD_MUST_CHECK cod_status comm_barrier_start(cod_comm *comm, MPI_Comm ranks, cod_request **out);
 /** Ends a function that starts something: when it failed, frees the request and sets *request to NULL. */
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
-/** Whether it is done, and then finished; does not free it. Takes the lock. */
+/** Whether the request is done; if so, its finish() has run. Does not free the request. Takes the lock. */
 COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
 /** Frees requests that were given up and have ended. Under the lock. */
 void comm_requests_sweep(cod_comm *comm);

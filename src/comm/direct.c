@@ -1,15 +1,19 @@
 /*
- * Averages by messages that begin and end in a device's memory. On each level every rank has its share of a range: it gets that share from
- * all ranks of the level, adds them up, and after the last level sends the average back the same way.
+ * Averages by messages that begin and end in a device's memory. On each level every rank has its share of a range: it
+ * receives the values of that share from all ranks of the level, adds them up, and after the last level the average
+ * goes back the same way.
  *
- * These are messages from one rank to another, and additions that the device does, for not all MPIs that take a device's memory add there:
- * Open MPI ends with a segmentation fault in MPI_Ireduce() and MPI_Iallreduce() of such memory (issue 9845 of open-mpi/ompi).
+ * Ranks use point-to-point messages, and the device does the additions, because not all MPIs that take a device's
+ * memory can also reduce it: Open MPI ends with a segmentation fault in MPI_Ireduce() and MPI_Iallreduce() of such
+ * memory (issue 9845 of open-mpi/ompi).
  *
- * The progress thread sees events and sends messages, as does whoever starts an average or waits for one. Additions are queued by the
- * latter alone, because one thread at a time uses a device: it waits during the backward pass, and averages what is complete meanwhile.
- * No queue waits for messages, and no message for a queue: the host sees both, so what it queues after wait() is in order.
+ * The progress thread polls events and sends messages, and so does a thread that starts an average or waits for one.
+ * Only that thread queues additions, because one thread at a time may use a device. It waits during the backward pass,
+ * and averages complete ranges meanwhile. No queue waits for messages, and no message for a queue: the host polls both,
+ * so work that it queues after wait() is in order.
  *
- * On each way averages keep the order in which they were started, which is the same on all ranks: so the way alone names a message.
+ * In each stage averages keep the order in which they were started, which is the same on all ranks, so the stage alone
+ * identifies a message.
  */
 #include "comm/direct_internal.h"
 
@@ -202,7 +206,7 @@ static cod_status average_wait(cod_reduction *reduction, cod_queue *queue)
 static const cod_collective_ops direct_ops = {
     .average_start = average_start, .test = average_test, .wait = average_wait};
 
-/** Where a rank is among the nodes of its group. */
+/** A rank's position among the nodes of its group. */
 typedef struct place {
     int first;  /**< the lowest rank of its node */
     int within; /**< how many lower ranks are on its node */

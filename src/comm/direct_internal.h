@@ -1,6 +1,7 @@
 /**
  * @file
- * What the files of averages by messages between devices share. direct_plan.c: what there is of a range; direct.c: how it is averaged.
+ * What the files of averages by messages between devices share. direct_plan.c holds the memory and plans of each range;
+ * direct.c averages the range.
  */
 #ifndef COD_COMM_DIRECT_INTERNAL_H
 #define COD_COMM_DIRECT_INTERNAL_H
@@ -19,36 +20,36 @@ typedef struct direct_values {
     size_t first, count;
 } direct_values;
 
-/** What a level does with a range, which is the whole one or the share of the level before. */
+/** How a level divides its range: the whole range, or the share that the level before left to this rank. */
 typedef struct direct_division {
     direct_values whole;
-    size_t share;       /**< values of a rank; the last ones have fewer */
-    cod_buffer *others; /**< [size - 1][share] what the others have of one's own share; NULL = there is nothing */
+    size_t share;       /**< values of one rank's share; the last shares may be shorter */
+    cod_buffer *others; /**< [size - 1][share] the other ranks' values of this rank's share; NULL = there are none */
     float *others_address;
-    cod_plan **sums; /**< [sum_count] add them up in the order of the ranks */
+    cod_plan **sums; /**< [sum_count] plans that add them up in the order of the ranks */
     int sum_count;
 } direct_division;
 
 typedef enum direct_state {
-    DIRECT_COMING,  /**< until its event is reached */
-    DIRECT_READY,   /**< until those before it have set out on the same way */
-    DIRECT_MOVING,  /**< until its messages are through */
-    DIRECT_ARRIVED, /**< until someone who uses the device adds up what came */
+    DIRECT_COMING,  /**< waits for its event */
+    DIRECT_READY,   /**< waits until earlier averages have started the same stage */
+    DIRECT_MOVING,  /**< waits for its messages */
+    DIRECT_ARRIVED, /**< waits until the thread that uses the device adds up the received values */
     DIRECT_ENDED
 } direct_state;
 
-/** A range that was averaged before, or is. As others see it, the cod_reduction. */
+/** A range that is being averaged or was averaged before. Callers see it as the cod_reduction. */
 typedef struct direct_average {
     group_direct *direct;
     cod_buffer *buffer;
     size_t offset, count;
     float *values; /**< [count] in the device's memory */
     direct_division divisions[DIRECT_LEVELS];
-    cod_plan *scale; /**< the sum of one's last share becomes the average; NULL = there is no such share */
+    cod_plan *scale; /**< divides the sum of this rank's last share; NULL = it has no such share */
     cod_event *event;
     MPI_Request *requests;
     int request_count;
-    int way; /**< how many it has set out on: each level's sharing, then back each level's gathering */
+    int way; /**< stages started so far: sharing at each level, then gathering back at each level */
     direct_state state;
     bool under_way;              /**< from average_start() to wait() */
     struct direct_average *next; /**< of all that the group has */
@@ -62,21 +63,22 @@ struct group_direct {
     cod_device *device;
     direct_level levels[DIRECT_LEVELS];
     int level_count;
-    cod_queue *coming, *summing; /**< apart, so that no sum waits for gradients that come later */
-    direct_average *all, *first; /**< `first`: not ended, in the order in which they were started */
+    cod_queue *coming, *summing; /**< separate queues, so that no sum waits for later gradients */
+    direct_average *all,
+        *first; /**< `all`: every range; `first`: those not ended, in the order in which they started */
     cod_status failed;
-    char reason[256]; /**< why it failed, maybe in the progress thread */
+    char reason[256]; /**< why it failed; may be set by the progress thread */
     group_direct *next;
 };
 
-/** A rank's share of what its level divides. */
+/** A rank's share of the range that its level divides. */
 direct_values direct_share(const direct_division *d, int rank);
-/** Where the share that comes from another rank lies in `others`, in values. */
+/** Position in `others`, in values, of the share received from another rank. */
 size_t direct_place(const direct_division *d, const direct_level *v, int rank);
 /** The range's average, which is made when the range is first averaged. */
 COD_MUST_CHECK cod_status direct_average_find(group_direct *g, cod_buffer *buffer, size_t offset, size_t count,
                                               direct_average **out);
-/** No queued work and no message may be using it. */
+/** Frees an average. No queued work and no message may be using it. */
 void direct_average_free(const group_direct *g, direct_average *a);
 
 #endif

@@ -1,4 +1,7 @@
-/* What there is of a range that is averaged between devices: its shares, memory for those of others, and the additions. */
+/*
+ * The parts of a range that is averaged between devices: its shares, memory for the other ranks' values, and the
+ * additions.
+ */
 #include "comm/direct_internal.h"
 
 #include <limits.h>
@@ -34,7 +37,10 @@ static cod_status plan_addition(const group_direct *g, cod_view a, cod_view b, f
     return g->backend->plan_create(g->device, &op, out);
 }
 
-/** Adds the shares up in the order of the ranks, whoever does it: what is before one's own gathers in rank 0's. */
+/**
+ * Makes the plans that add the shares up. Every rank adds in the order of the ranks: values of ranks before its own are
+ * summed up in rank 0's.
+ */
 static cod_status plan_sums(const group_direct *g, direct_average *a, const direct_level *v, direct_division *d)
 {
     const direct_values own = direct_share(d, v->rank);

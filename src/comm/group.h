@@ -3,8 +3,8 @@
  * Groups of ranks, and what ranks of one group do together: average, agree, reduce, broadcast, gather.
  *
  * The functions that end in _start return at once; end their request with cod_request_test() or cod_request_wait(). The
- * others wait for the ranks of the group (and progress everything meanwhile). Ranks of a group call all of these in the
- * same order. No function here ever waits for a rank outside the group, but those that make groups.
+ * others wait for the ranks of the group (and move all messages meanwhile). Ranks of a group call all of these
+ * functions in the same order. Only the functions that make groups wait for ranks outside the group.
  */
 #ifndef COD_COMM_GROUP_H
 #define COD_COMM_GROUP_H
@@ -28,8 +28,8 @@ typedef struct cod_group_members {
 COD_MUST_CHECK cod_status cod_group_create(cod_comm *comm, const int *sizes, size_t count, cod_group **out);
 
 /**
- * One group of several whose others are jobs of their own: all ranks of this job are group `index`. World ranks are
- * numbered as if one job had all groups; those of other groups are numbers only, nothing reaches them by MPI.
+ * Makes one group of several, where each other group is a separate job: all ranks of this job are group `index`. World
+ * ranks are numbered as if one job had all groups; ranks of other groups are numbers only and cannot be reached by MPI.
  * Collective on all ranks of the job, with equal arguments.
  *
  * @param sizes  [count] ranks of each group; this job must have sizes[index]
@@ -41,16 +41,17 @@ COD_MUST_CHECK cod_status cod_group_create_part(cod_comm *comm, const int *sizes
 COD_MUST_CHECK cod_status cod_group_create_by_node(cod_comm *comm, cod_group **out);
 
 /**
- * The ranks that have this rank's place in their groups, one of each group that is large enough, in the order of the groups:
- * by these, groups meet that wait for each other. Collective on all ranks of the job, none of whose groups is a job of its own.
+ * Makes a group of the ranks that have the same place in their groups as this rank: one rank of each group that is
+ * large enough, in the order of the groups. Strategies whose groups wait for each other communicate through these.
+ * Collective on all ranks of the job; no group may be a separate job.
  *
  * @param[out] out  new: group number cod_group_rank(group) of as many as the largest group has ranks; cod_group_destroy()
  */
 COD_MUST_CHECK cod_status cod_group_create_across(const cod_group *group, cod_group **out);
 
 /**
- * Splits every group into `stride`: ranks whose places in their group are equal modulo `stride` are one. Collective on all ranks
- * of the job, none of whose groups is a job of its own; `stride` divides the size of every group.
+ * Splits every group into `stride` groups: ranks whose places are equal modulo `stride` form one. Collective on all
+ * ranks of the job; no group may be a separate job. `stride` must divide the size of every group.
  *
  * @param[out] out  new: group number g·stride + place mod stride; cod_group_destroy()
  */
@@ -77,23 +78,23 @@ int cod_group_node_of(const cod_group *group, int rank);
 cod_collective *cod_group_collective(cod_group *group);
 
 /**
- * From now on the group's collective averages by node: ranks of a node sum to one of them, these between the nodes, and the
- * total goes back. Where nodes have several ranks, less crosses the network: 2·S·(N-1)/N bytes each way for each of N nodes.
- * Sums come in another order than without. Collective on the group.
+ * From now on the group's collective averages by node: the ranks of a node sum up in one of them, these ranks sum up
+ * between the nodes, and the total goes back. If nodes have several ranks, fewer bytes cross the network: 2·S·(N-1)/N
+ * each way for each of N nodes. The order of sums differs from that of the plain average. Collective on the group.
  *
  * @param node_of  [world size] the node that each rank counts to, equal on all; NULL = where it runs
  */
 COD_MUST_CHECK cod_status cod_group_average_by_node(cod_group *group, const int *node_of);
 
-/** Whether that saves something: the group is on several nodes, and has several ranks on one. */
+/** Whether averaging by node saves traffic: the group is on several nodes, and several of its ranks share a node. */
 bool cod_group_gains_by_node(const cod_group *group);
 
 /**
  * From now on the group's averages take ranges of this device's memory too, also those of cod_coded_allreduce.
  *
  * They travel through pinned memory: average_start() queues the copy to the host, the progress thread sees when it is
- * done and starts the messages, wait() queues the copy back. Bits are those of the same average in host memory. Where
- * all ranks' backends keep their buffers in host memory (memory() is NULL), nothing changes. Collective on the group,
+ * done and starts the messages, wait() queues the copy back. Bits are those of the same average in host memory. If the
+ * backends of all ranks keep their buffers in host memory (memory() is NULL), nothing changes. Collective on the group,
  * once, after cod_group_average_by_node(); ranks may have different backends.
  *
  * @param backend,device  borrowed until cod_group_leave_device() or cod_group_destroy()
@@ -102,38 +103,44 @@ COD_MUST_CHECK cod_status cod_group_use_device(cod_group *group, const cod_backe
 /**
  * Makes another collective, whose messages begin and end in this device's memory, which MPI must take (cod_comm_takes_devices()).
  *
- * Each rank sends every other one its share of a range, adds up in the order of the ranks what it gets of its own share, and sends the
- * average to all. The device adds, as MPI libraries that take its memory do not all add there in the background: average_start(), test()
- * and wait() queue the additions, the progress thread does the rest. Where node_of puts ranks on several nodes, and several on one, that
- * is done inside the nodes first, then with the shares between ranks of one place in their nodes. Each range keeps as much memory of the device as
- * it has itself, so ranges should be the same in each step. Bits depend on the ranks and their nodes alone. Collective on the group, once.
+ * A range is divided into one share for each rank. Each rank sends the others its values of their shares, adds up the
+ * values of its own share in the order of the ranks, and sends the average to all. The device does the additions,
+ * because not all MPI libraries that take its memory can add there in the background: average_start(), test() and
+ * wait() queue them, and the progress thread does the rest. If node_of puts ranks on several nodes, and several on one,
+ * this is done inside the nodes first, and then with the shares between ranks that have the same place in their nodes.
+ * Each range keeps device memory of its own size, so ranges should be the same in each step. Bits depend on the ranks
+ * and their nodes alone. Collective on the group, once.
  *
  * @param backend,device  borrowed until cod_group_leave_device(); equal backends on all ranks
  * @param node_of         [world size] the node that each rank counts to, equal on all; NULL = where it runs
  * @param[out] out        lives as long as the group; for buffers of the device alone, and not after cod_group_leave_device()
- * @return COD_ERR_UNSUPPORTED, on all ranks, where nodes have unlike numbers of them, or a backend has no buffer_address()
+ * @return COD_ERR_UNSUPPORTED, on all ranks, if nodes have different numbers of ranks, or a backend has no
+ *         buffer_address()
  */
 COD_MUST_CHECK cod_status cod_group_average_direct(cod_group *group, const cod_backend *backend, cod_device *device,
                                                    const int *node_of, cod_collective **out);
 
-/** Ends both, before the device is closed. Averages that a failed step left outstanding are lost. NULL does nothing. */
+/**
+ * Ends the use of the device by both collectives, before the device is closed. Averages that a failed step left
+ * outstanding are lost. NULL does nothing.
+ */
 void cod_group_leave_device(cod_group *group);
 
 /**
- * For collectives between the group's ranks that are made of other messages: begins to bring a range to the host.
+ * Starts copying a range to the host, for collectives of the group that send messages of their own.
  *
  * @param[out] out  new, as by cod_staging_start(); NULL where the buffer lies in host memory
- * @return COD_ERR_UNSUPPORTED where it does not and the group has no device
+ * @return COD_ERR_UNSUPPORTED if the buffer is not in host memory and the group has no device
  */
 COD_MUST_CHECK cod_status cod_group_stage(cod_group *group, cod_buffer *buffer, size_t offset, size_t bytes,
                                           cod_event *ready, cod_staged **out);
 
 /**
- * One status for all: how fallible local work ends before the next collective.
+ * Agrees on one status for all ranks. Call it after local work that may fail, before the next collective.
  *
- * Returns COD_OK when every rank passed COD_OK. Otherwise every rank fails: those that failed themselves with their own
- * status and message, the others with COD_ERR_PEER and the message of the rank that failed worst (the highest status,
- * of those the lowest rank), with its rank and host. For all but that rank the failure counts as cod_fail_said_elsewhere().
+ * Returns COD_OK when every rank passed COD_OK. Otherwise every rank fails: a rank that failed itself with its own
+ * status and message, the others with COD_ERR_PEER and the message of the worst failure (the highest status, then the
+ * lowest rank), with that rank and its host. For all but that rank the failure counts as cod_fail_said_elsewhere().
  *
  * @param[out] failed_rank  that rank within the group, or -1; may be NULL. Let it alone print.
  */
@@ -166,21 +173,21 @@ typedef struct cod_group_part {
 COD_MUST_CHECK cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group_part *parts,
                                                 size_t count, cod_request **request);
 
-/** What goes to one rank of a group, or comes from it. */
+/** A message to or from one rank of a group. */
 typedef struct cod_group_message {
     void *data;
     size_t bytes; /**< 0 = nothing moves */
 } cod_group_message;
 
 /**
- * Each rank sends every other one a message, and receives as many. While one is outstanding the progress thread polls without
- * pause, as for averages.
+ * Each rank sends a message to every other rank and receives one from it. While a swap is outstanding, the progress
+ * thread polls without pause, as for averages.
  *
- * Unlike all else here, ranks need the same order only among the calls of one lane.
+ * Unlike with the other functions, ranks need the same order only among the calls of one lane.
  *
  * @param lane     0 … 32765
- * @param sent     [group size] by rank, one's own is not looked at; data are borrowed until it is done
- * @param received [group size] the same; as many bytes as that rank sends
+ * @param sent     [group size] by rank; this rank's own entry is ignored; data are borrowed until the request is done
+ * @param received [group size] the same; each message has as many bytes as that rank sends
  */
 COD_MUST_CHECK cod_status cod_group_swap_start(cod_group *group, int lane, const cod_group_message *sent,
                                                const cod_group_message *received, cod_request **request);

@@ -1,8 +1,7 @@
 /*
- * A file in memory, which the group's first rank of each node makes and the others there open as /proc/PID/fd/N: it
+ * A file in memory, which the group's first rank of each node makes and its other ranks open as /proc/PID/fd/N. It
  * needs neither a component of the MPI nor room in /dev/shm, which containers limit to 64 MB, and the system frees it
- * with its last user, however that ends.
- * Ranks that are threads of one process (a test's) share one mapping.
+ * with its last user, however that process ends. Ranks that are threads of one process (a test's) share one mapping.
  */
 #include "comm/group_memory.h"
 
@@ -24,7 +23,7 @@ struct cod_group_memory {
     atomic_int users;
 };
 
-/** What the first rank of a node tells the others there. */
+/** Message from the first rank of a node to the others there. */
 typedef struct invitation {
     pid_t pid; /**< 0 = there is none */
     int file;

@@ -1,9 +1,9 @@
 /**
  * @file
- * Memory that the ranks of a group share on each node: on every node one copy of its own.
+ * Memory that the ranks of a group share on each node: each node has one copy.
  *
- * Who writes and who reads what when is the callers' to agree on: what one rank wrote before a reduction of the group, another may
- * read after it.
+ * The callers must agree on who writes and who reads when. What one rank wrote before a reduction of the group, another
+ * may read after it.
  */
 #ifndef COD_COMM_GROUP_MEMORY_H
 #define COD_COMM_GROUP_MEMORY_H
@@ -24,9 +24,9 @@ cod_group_holders cod_group_holders_of(const cod_group *group, int rank);
  * Collective on `group`, with equal arguments.
  *
  * @param bytes     of all; zeroed, and taken from the system as pages are first written
- * @param[out] out  new; end it with cod_group_memory_destroy(). NULL where each of several ranks is alone on its
- *                  node, or where the system does not let one rank open another's memory (as in containers of their
- *                  own): on all ranks alike
+ * @param[out] out  new; end it with cod_group_memory_destroy(). NULL, on all ranks alike, if the group has several
+ *                  ranks and each is alone on its node, or if the system does not let one rank open another's memory
+ *                  (as in separate containers)
  */
 COD_MUST_CHECK cod_status cod_group_memory_create(cod_group *group, size_t bytes, cod_group_memory **out);
 /** Local: the memory lives until its last rank has destroyed it. NULL does nothing. */
@@ -39,8 +39,8 @@ void *cod_group_memory_data(const cod_group_memory *memory);
 
 /**
  * As cod_group_share_start(), of a buffer in this memory: each part goes to every other node once, to one of the
- * group's ranks there. A rank may read all of it when the request has ended on all ranks of its node. Calls that are
- * under way at a time begin in one order on all ranks.
+ * group's ranks there. A rank may read all of the buffer when the request has ended on all ranks of its node. All ranks
+ * must start overlapping calls in the same order.
  */
 COD_MUST_CHECK cod_status cod_group_share_by_node_start(cod_group *group, void *buffer, const cod_group_part *parts,
                                                         size_t count, cod_request **request);

@@ -1,11 +1,11 @@
 /*
  * Averaging by node: sums go up to one rank of each node, from there between the nodes, and the total down again.
- * Averages of a device's memory go the same ways, if need be with each rank as a node of its own.
+ * Averages of a device's memory take the same ways, if necessary with each rank counted as a node.
  *
- * Calls of one communicator come in the same order on all its ranks, so each way has its own, and a reduction starts on its
- * next way only after the one before it has; on its first way also not before its values have come from the device.
- * What else the group does meanwhile has another communicator. The progress thread moves reductions on, as does whoever
- * waits.
+ * Calls on a communicator must come in the same order on all its ranks. Each way therefore has its own communicator,
+ * and a reduction starts on its next way only after the reduction before it has; on its first way it also waits until
+ * its values have come from the device. Other operations of the group use another communicator. The progress thread
+ * advances reductions, and so does a thread that waits.
  */
 #include "comm/group_internal.h"
 

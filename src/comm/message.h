@@ -11,7 +11,7 @@ enum {
     COD_MESSAGE_TAG_MAX = 32766 /**< tags from 0 up to here; MPI promises no more */
 };
 
-/** Starts sending; `data` is borrowed until it is done (which may be before the receiver has it). */
+/** Starts sending; `data` is borrowed until the request is done, which may be before the receiver has the message. */
 COD_MUST_CHECK cod_status cod_message_send_start(cod_comm *comm, int world_rank, int tag, const void *data,
                                                  size_t bytes, cod_request **request);
 

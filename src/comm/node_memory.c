@@ -20,7 +20,7 @@ struct cod_node_memory {
     barrier *barrier;
 };
 
-/** Where each rank's part lies here. Under the lock. */
+/** Finds the address of each rank's part in this process. To be called under the lock. */
 static cod_status find_parts(cod_node_memory *memory)
 {
     for (int r = 0; r < memory->size; r++) {

@@ -1,9 +1,9 @@
 /**
  * @file
- * Memory that the ranks of a node share: each brings a part, and reads and writes everybody's.
+ * Memory that the ranks of a node share: each rank contributes a part, and may read and write all parts.
  *
- * Who writes and who reads when is the callers' to agree on; cod_node_memory_barrier() orders what came before it on any rank of
- * the node before what comes after it on all.
+ * The callers must agree on who writes and who reads when. Accesses before a cod_node_memory_barrier() on any rank of
+ * the node come before accesses after it on all ranks.
  */
 #ifndef COD_COMM_NODE_MEMORY_H
 #define COD_COMM_NODE_MEMORY_H
@@ -15,9 +15,9 @@ typedef struct cod_node_memory cod_node_memory;
 /**
  * Collective on all ranks of the job.
  *
- * @param bytes     of this rank's part, which is zeroed
+ * @param bytes     size of this rank's part, which is zeroed
  * @param[out] out  new; end it with cod_node_memory_destroy()
- * @return COD_ERR_MPI where the MPI has no shared memory, as when its component for it is switched off
+ * @return COD_ERR_MPI if MPI has no shared memory, for example because its component is switched off
  */
 COD_MUST_CHECK cod_status cod_node_memory_create(cod_comm *comm, size_t bytes, cod_node_memory **out);
 /** Collective on the node's ranks, waiting no longer than teardown_timeout_s. NULL does nothing. */

@@ -30,7 +30,10 @@ static size_t piece_of(const window_flow *flow, const window_flow *all)
 
 size_t window_flow_next(const window_flow *flow, const window_flow *all, size_t left)
 {
-    /* Of an idle flow the first piece is short: then its time is the round trip, and hardly its own length. */
+    /*
+     * The first piece of an idle flow is short, so that its time measures the round trip and hardly depends on its
+     * length.
+     */
     const size_t piece = flow->in_flight == 0 ? WINDOW_FLOW_LEAST : piece_of(flow, all);
     if (flow->in_flight > 0 && !(has_room(flow, piece) && has_room(all, piece)))
         return 0;

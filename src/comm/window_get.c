@@ -1,4 +1,4 @@
-/* Gets. A short one is one of MPI's. A long one has several pieces in flight; the progress thread asks for the next. */
+/* Gets. A short one is one of MPI's gets. Of a long one several pieces are in flight; the progress thread requests the next. */
 #include "comm/window_internal.h"
 
 #include "core/trace.h"
@@ -134,7 +134,7 @@ void long_gets_progress(cod_comm *comm)
 {
     for (cod_request *request = comm->long_gets; request != NULL; request = request->long_get->next)
         if (!request->abandoned)
-            (void)move(request); /* who waits for it is told */
+            (void)move(request); /* the thread that waits for it gets the status */
 }
 
 static cod_status long_get_start(cod_window *window, int world_rank, size_t offset, void *target, size_t bytes,

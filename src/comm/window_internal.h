@@ -16,11 +16,11 @@ struct cod_window {
     MPI_Win mpi;
     char *memory;
     size_t *bytes;         /**< [world size] */
-    bool *warm;            /**< [world size] a rank that may be read: the connection is there */
-    size_t *shift;         /**< [world size] bytes skipped at the start for alignment: MPI promises none */
-    window_flow *flows;    /**< [world size] of gets in pieces, from each rank */
+    bool *warm;            /**< [world size] whether this rank may be read: the connection exists */
+    size_t *shift;         /**< [world size] bytes skipped at the start for alignment, which MPI does not guarantee */
+    window_flow *flows;    /**< [world size] flow control of gets in pieces, for each rank */
     window_flow all_flows; /**< and from all together */
-    bool sync_waits;       /**< MPI_Win_sync would wait for gets that are under way, so for a peer that is stopped */
+    bool sync_waits;       /**< MPI_Win_sync would wait for gets in progress, and thus for a peer that has stopped */
 };
 
 /** cod_window_get_start() of what is known to lie in the window. */

@@ -375,7 +375,7 @@ static cod_status complain_of_load(cod_comparison *c, cod_status status, const c
     return COD_OK;
 }
 
-/** What the arms set must be possible, and what they try. */
+/** Checks that the settings of the arms, and of their candidates, are possible. */
 static cod_status check_arms(cod_comparison *c)
 {
     for (size_t i = 0; i < c->arm_count; i++)

@@ -1,4 +1,4 @@
-/* What is equal for all arms, and how many steps that leaves each of them. */
+/* The budget that is equal for all arms, and the number of steps that it gives each arm. */
 #include "compare/compare_internal.h"
 
 #include "io/file.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Of a finished run, what the budget counts: seconds or bytes. */
+/** The use of the budget by a finished run: seconds or bytes. */
 static double used_by(const cod_comparison *c, const cod_compare_run *run)
 {
     return c->config.compare.budget == COD_BUDGET_TIME ? cod_compare_mean_of_groups(run, "trained_s")
@@ -64,7 +64,10 @@ static cod_status run_pilot(const cod_comparison *c, cod_compare_run *pilot)
     return status;
 }
 
-/** What a step of the run's arm uses, by a pilot; NaN and a FAILED run when that failed. */
+/**
+ * The use of the budget by a step of the run's arm, measured by a pilot; NaN, and the run is FAILED, if the pilot
+ * failed.
+ */
 static cod_status measure_step(const cod_comparison *c, cod_compare_run *run, double budget, double *used)
 {
     const cod_compare_arm *arm = &c->arms[run->arm];

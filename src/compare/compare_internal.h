@@ -1,4 +1,4 @@
-/** What the parts of a comparison share: its arms, the runs that they make, and what is read from the folders of these. */
+/** What the parts of a comparison share: its arms, their runs, and the results read from the runs' folders. */
 #ifndef COD_COMPARE_COMPARE_INTERNAL_H
 #define COD_COMPARE_COMPARE_INTERNAL_H
 
@@ -10,30 +10,34 @@
 
 enum { COD_COMPARE_MAX_RUNS = 4096 };
 
-/** One of compare.tune: what all arms try. */
+/** A candidate of compare.tune, which all arms try. */
 typedef struct cod_compare_candidate {
     const char **set; /**< [set_count] "key.path=value" */
     size_t set_count;
     const cod_config_node *node; /**< for messages */
 } cod_compare_candidate;
 
-/** Rows of the report. */
+/** An arm: a row of the report. */
 typedef struct cod_compare_arm {
     const char *name;
     const cod_strategy_kind *kind;
     const char **set; /**< [set_count] "key.path=value" */
     size_t set_count;
-    const cod_config_node *node; /**< for messages; NULL = it was not in the file */
-    bool own_steps;              /**< it sets train.steps, which then is not of the budget */
-    /* Of its configuration: */
+    const cod_config_node *node; /**< for messages; NULL = the arm was not in the file */
+    bool own_steps;              /**< it sets train.steps itself, and the budget does not */
+    /* From its configuration: */
     int64_t steps, samples_per_step;
     int groups, ranks;
-    int hosts, slots; /**< of the laboratory: groups as configured and ranks of each; slots 0 = they are unequal */
-    /** Share of the bytes counted inside a group that go from one configured group to another: on this machine, between hosts. */
+    int hosts,
+        slots; /**< in the laboratory: the configured groups, and the ranks of each; slots 0 = groups are unequal */
+    /**
+     * Share of the bytes counted inside a group that go from one configured group to another: on this machine, and
+     * between the hosts of the laboratory.
+     */
     double crossing, crossing_hosts;
-    char note[256];                      /**< why its budget is not that of the others; "" = it is */
-    struct cod_compare_trial *trials;    /**< [candidate_count]; NULL = nothing is tuned */
-    const cod_compare_candidate *chosen; /**< what its runs train with; NULL = none is chosen, or not yet */
+    char note[256];                      /**< why its budget differs from that of the other arms; "" = it does not */
+    struct cod_compare_trial *trials;    /**< [candidate_count]; NULL = no tuning */
+    const cod_compare_candidate *chosen; /**< the candidate that its runs use; NULL = none is chosen, or not yet */
 } cod_compare_arm;
 
 typedef enum cod_compare_state { COD_COMPARE_MISSING, COD_COMPARE_FINISHED, COD_COMPARE_FAILED } cod_compare_state;
@@ -42,12 +46,12 @@ extern const char *const cod_compare_state_names[]; /**< in compare.json */
 typedef struct cod_compare_run {
     size_t arm, rate;
     int64_t seed, steps;                    /**< steps 0 = not yet known */
-    bool pilot;                             /**< only measures what a step needs */
+    bool pilot;                             /**< the run only measures what a step costs */
     double max_time_s;                      /**< of a pilot; 0 = none */
-    const cod_compare_candidate *candidate; /**< what a run of tuning tries; NULL = it is none */
+    const cod_compare_candidate *candidate; /**< the candidate that a run of tuning tries; NULL = not a run of tuning */
     char name[256];
-    const struct cod_compare_run
-        *same; /**< of one rank alone, which no link concerns: the run that is trained; else NULL */
+    const struct cod_compare_run *
+        same; /**< for a run of one rank, which does not depend on the link: the run that is trained in its place; else NULL */
     cod_compare_state state;
     char message[COD_COMPARE_MESSAGE]; /**< FAILED: why */
     cod_json_value *summary;           /**< FINISHED */
@@ -55,7 +59,7 @@ typedef struct cod_compare_run {
 
 /** A candidate trained in an arm. */
 typedef struct cod_compare_trial {
-    cod_compare_run run; /**< `same`: the trial that differs from it in nothing, since the arm sets the rest itself */
+    cod_compare_run run; /**< `same`: an equal trial, because the arm itself sets what differs */
     double quality;      /**< on held-out data at the end, mean over the groups; NaN = not known */
 } cod_compare_trial;
 
@@ -74,7 +78,7 @@ struct cod_comparison {
     size_t candidate_count;
     cod_compare_run *runs; /**< [run_count], in the order in which they are trained: rates, seeds, arms */
     size_t run_count;
-    double budget; /**< as found for the first rate: steps, samples, seconds or bytes */
+    double budget; /**< as measured for the first rate: steps, samples, seconds or bytes */
 };
 
 /* The parts, each of which calls only those above it. */
@@ -86,96 +90,106 @@ void cod_compare_run_path(const cod_comparison *c, const cod_compare_run *run, c
 const cod_compare_run *cod_compare_finished_run(const cod_comparison *c, size_t arm);
 /** A number of a finished run's summary; NaN = it is not there. */
 double cod_compare_number(const cod_compare_run *run, const char *key);
-/** The same of a group's part. */
+/** The same for one group. */
 double cod_compare_group_number(const cod_compare_run *run, int group, const char *key);
 /** Groups that a finished run had. */
 int cod_compare_groups(const cod_compare_run *run);
-/** The mean of all groups' own; NaN when one is not known. */
+/** The mean of all groups' numbers; NaN if one is unknown. */
 double cod_compare_mean_of_groups(const cod_compare_run *run, const char *key);
-/** Key, in summary.json, of the figure that arms are judged by: on test data where there are any, else on held-out ones. */
+/**
+ * Key, in summary.json, of the figure that arms are judged by: on test data if there are any, otherwise on validation
+ * data.
+ */
 void cod_compare_metric_key(const cod_comparison *c, char key[64]);
 /** For people: "accuracy on the held-out images". */
 void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[128]);
 
-/** Who sets something: an arm, or a candidate of tuning, which leaves data, ranks and budget alone too. */
+/** Who sets an option: an arm, or a candidate of tuning, which additionally must not set data, ranks or budget. */
 typedef enum cod_compare_setter { COD_COMPARE_ARM_SETS, COD_COMPARE_CANDIDATE_SETS } cod_compare_setter;
 /** settings.c: the "key.path=value" at `node`, a list or one text. @param[out] set  [count] in the configuration's arena */
 COD_MUST_CHECK cod_status cod_compare_read_set(cod_comparison *c, const cod_config_node *node,
                                                cod_compare_setter setter, const char ***set, size_t *count);
 /** Reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */
 COD_MUST_CHECK cod_status cod_compare_read_tune(cod_comparison *c);
-/** Whether one of the keys, which end at '=', is the other or lies below it. */
+/** Whether one of the keys, which end at '=', equals the other or lies below it. */
 bool cod_compare_overlap(const char *a, const char *b);
-/** Whether the arm itself sets what `text`, a "key.path=value" of a candidate, sets: then the arm's counts. */
+/** Whether the arm itself sets the key of `text`, a "key.path=value" of a candidate: the arm's value then counts. */
 bool cod_compare_is_own(const cod_compare_arm *arm, const char *text);
-/** "train.rate=1e-3 train.warmup=10", what of a candidate holds in an arm. */
+/** The settings of a candidate that take effect in an arm, such as "train.rate=1e-3 train.warmup=10". */
 void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compare_candidate *candidate, char *text,
                                     size_t bytes);
 
-/** run.c: shows a line of what goes on. */
+/** run.c: shows a line about the progress. */
 void cod_compare_say(const cod_comparison *c, const char *fmt, ...) COD_PRINTF(2, 3);
 /** The configuration of a run. @param[out] config  new; cod_run_config_clear() */
 COD_MUST_CHECK cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run, cod_run_config *config);
-/** How a run's folder differs from its configuration; "" = not, or there is none yet. */
+/** How a run's folder differs from its configuration; "" = it does not, or there is no folder yet. */
 COD_MUST_CHECK cod_status cod_compare_find_difference(const cod_comparison *c, const cod_compare_run *run,
                                                       char difference[256]);
-/** Finds whether the run is done already. @return COD_ERR_ARGUMENT when its folder is of another configuration */
+/** Finds out whether the run is finished already. @return COD_ERR_ARGUMENT if its folder has another configuration */
 COD_MUST_CHECK cod_status cod_compare_look_at(const cod_comparison *c, cod_compare_run *run);
 /**
- * Trains, in a process of its own; run->state says how that ended.
- * @return COD_ERR_INTERRUPTED where it was asked to stop, or its time was up, before the last step
+ * Trains a run in a separate process; run->state says how that ended.
+ * @return COD_ERR_INTERRUPTED if it was asked to stop, or its time was up, before the last step
  */
 COD_MUST_CHECK cod_status cod_compare_train(const cod_comparison *c, cod_compare_run *run);
-/** The failure that says how far a run is. */
+/** Fails with a message that says how far a run has come. */
 cod_status cod_compare_stopped(const cod_comparison *c, const cod_compare_run *run);
 COD_MUST_CHECK cod_status cod_compare_read_summary(const cod_comparison *c, cod_compare_run *run);
 /** Whether a run's ranks lie on hosts of a laboratory. */
 bool cod_compare_is_in_laboratory(const cod_comparison *c, const cod_compare_run *run);
 
-/** traffic.c: what crosses from one configured group to another where the strategy makes all ranks one group. */
+/** traffic.c: bytes that cross from one configured group to another if the strategy makes all ranks one group. */
 void cod_compare_describe_traffic(const cod_run_config *config, cod_compare_arm *arm);
 double cod_compare_crossing(const cod_comparison *c, const cod_compare_run *run);
 /** Bytes of a finished run, of all ranks. */
 double cod_compare_between_bytes(const cod_comparison *c, const cod_compare_run *run);
 double cod_compare_inside_bytes(const cod_comparison *c, const cod_compare_run *run);
 
-/** arms.c: reads the section, and what the arguments have in its place; all problems come in one message. */
+/** arms.c: reads the section and the arguments that override it; all problems come in one message. */
 COD_MUST_CHECK cod_status cod_compare_read(cod_comparison *c);
-/** Finds out again what an arm's configuration makes of it, once something was chosen. */
+/** Reads an arm's configuration again after tuning has chosen a candidate. */
 COD_MUST_CHECK cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm);
 
-/** budget.c: decides run->steps; may train a pilot for it. A run that cannot be given any is FAILED. */
+/**
+ * budget.c: decides run->steps and may train a pilot run for that. If the steps cannot be decided, the run is FAILED.
+ */
 COD_MUST_CHECK cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run);
 /** For people: "1000 steps each". */
 void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes);
 
 /**
- * tune.c: trains each arm with each candidate and chooses by the quality on held-out data; runs of an arm that none can be
- * chosen for are FAILED.
+ * tune.c: trains each arm with each candidate and chooses the best one on validation data. If none can be chosen for an
+ * arm, its runs are FAILED.
  * @return COD_ERR_INTERRUPTED when it was asked to stop
  */
 COD_MUST_CHECK cod_status cod_compare_tune(cod_comparison *c);
 
-/** tuned.c: "tuning" of all arms, "tuned" of an arm; nothing where nothing is tuned. */
+/** tuned.c: writes "tuning" for all arms and "tuned" for one arm; writes nothing if there is no tuning. */
 void cod_compare_write_tuning(const cod_comparison *c, cod_json *json);
 void cod_compare_write_tuned(const cod_comparison *c, const cod_compare_arm *arm, cod_json *json);
-/** What was tried and chosen. */
+/** Prints the tried and the chosen candidates. */
 void cod_compare_print_tuned(const cod_comparison *c, FILE *out);
 
-/** predictions.c: "disagreement" and "reliability" of a run, "churn" of all; nothing where no predictions are. */
+/**
+ * predictions.c: writes "disagreement" and "reliability" of a run and "churn" of all runs; writes nothing if there are
+ * no predictions.
+ */
 COD_MUST_CHECK cod_status cod_compare_write_disagreement(const cod_comparison *c, const cod_compare_run *run,
                                                          cod_json *json);
 COD_MUST_CHECK cod_status cod_compare_write_reliability(const cod_comparison *c, const cod_compare_run *run,
                                                         cod_json *json);
 COD_MUST_CHECK cod_status cod_compare_write_churn(const cod_comparison *c, cod_json *json);
 
-/** crops.c: "crops": the same parts of held-out pictures by every arm, PNG files in FOLDER/crops. */
+/**
+ * crops.c: writes "crops": the same parts of validation pictures as every arm makes them, as PNG files in FOLDER/crops.
+ */
 COD_MUST_CHECK cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, cod_json *json);
 
-/** json.c: FOLDER/compare.json, all that is known (docs/compare.md). */
+/** json.c: writes FOLDER/compare.json (docs/compare.md). */
 COD_MUST_CHECK cod_status cod_compare_write_json(const cod_comparison *c, const char *folder);
 
-/** table.c: runs, and arms over their runs. */
+/** table.c: prints the runs, and the arms averaged over their runs. */
 void cod_compare_print_table(const cod_comparison *c, FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Parts of held-out pictures, the same for every arm: the truth, bicubic, and what each arm's first group makes of it. */
+/* Parts of held-out pictures, the same for every arm: the truth, bicubic, and the result of each arm's first group. */
 #include "compare/compare_internal.h"
 
 #include "core/backend.h"

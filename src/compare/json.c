@@ -1,4 +1,4 @@
-/* compare.json: all that is known of the runs of a comparison. */
+/* Writes compare.json: everything about the runs of a comparison. */
 #include "compare/compare_internal.h"
 
 #include "core/compare_format.h"
@@ -91,7 +91,9 @@ static void write_metrics(const cod_comparison *c, const cod_compare_run *run, c
     cod_json_close(json);
 }
 
-/** Where a step's time goes: mean over the groups; what is neither teaching, waiting nor exchange is computing. */
+/**
+ * Parts of a step's time, as means over the groups. Time that is neither teaching, waiting nor exchange is computing.
+ */
 static void write_times(const cod_compare_run *run, cod_json *json)
 {
     const double total = cod_compare_mean_of_groups(run, "step_ms_mean");
@@ -109,7 +111,7 @@ static void write_times(const cod_compare_run *run, cod_json *json)
     cod_json_close(json);
 }
 
-/** What a group's line of metrics with an evaluation says. */
+/** A line of a group's metrics with an evaluation. */
 typedef struct point {
     int64_t step;
     double time_s, bytes, quality;

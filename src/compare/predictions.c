@@ -1,4 +1,4 @@
-/* Example by example: how far groups and retrainings disagree, and whether they are as sure as they are right. */
+/* Compares predictions example by example: disagreement of groups and of retrainings, and calibration. */
 #include "compare/compare_internal.h"
 
 #include "train/predictions.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/** What all groups of a run said at a step. */
+/** Predictions of all groups of a run at a step. */
 typedef struct statements {
     cod_predictions *groups; /**< [count] */
     int count;

@@ -1,4 +1,4 @@
-/* Where a run's folder is, and what the summaries of finished runs say. */
+/* Paths of runs' folders, and results from the summaries of finished runs. */
 #include "compare/compare_internal.h"
 
 #include <math.h>

@@ -151,7 +151,7 @@ bool cod_compare_is_in_laboratory(const cod_comparison *c, const cod_compare_run
     return run->candidate == NULL && strcmp(c->rates[run->rate], "none") != 0 && !c->arms[run->arm].kind->single_rank;
 }
 
-/** What stands before `codistill train` where the ranks are to lie on hosts of a laboratory. @return how many */
+/** The arguments before `codistill train` if the ranks are to run on hosts of a laboratory. @return their number */
 static cod_status laboratory(const cod_comparison *c, const cod_compare_run *run, char path[COD_SCRIPT_PATH],
                              char texts[2][16], const char **args, size_t *count)
 {

@@ -1,10 +1,12 @@
-/* What arms and the candidates of compare.tune set: "key.path=value", alone or in a list. */
+/* Settings of arms and of the candidates of compare.tune: "key.path=value", alone or in a list. */
 #include "compare/compare_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/** What may not be set, by their beginnings: it is an arm's strategy's, its run's, or all arms'. */
+/**
+ * Keys that may not be set, by their beginnings, because they belong to the arm's strategy, to the run, or to all arms.
+ */
 static const struct {
     const char *form, *refusal, *starts[16];
 } setters[] = {

@@ -1,4 +1,4 @@
-/* Bytes between groups, also of strategies that know one group only. */
+/* Bytes between groups, also for strategies that make all ranks one group. */
 #include "compare/compare_internal.h"
 
 /** The group that a rank would belong to, were it not for the strategy. */
@@ -10,7 +10,7 @@ static size_t configured_group(const cod_run_config *config, int rank)
     return group;
 }
 
-/** Of the pairs of ranks, those of unlike groups. */
+/** Share of the pairs of ranks that belong to different groups. */
 static double crossing_of_pairs(const cod_run_config *config, int ranks)
 {
     int pairs = 0;
@@ -20,7 +20,7 @@ static double crossing_of_pairs(const cod_run_config *config, int ranks)
     return pairs / (0.5 * ranks * (ranks - 1));
 }
 
-/** Of the pairs of a server and a worker, those of unlike groups. */
+/** Share of the pairs of a server and a worker that belong to different groups. */
 static double crossing_of_servers(const cod_run_config *config, int ranks, int servers)
 {
     int pairs = 0;
@@ -30,7 +30,7 @@ static double crossing_of_servers(const cod_run_config *config, int ranks, int s
     return (double)pairs / (servers * (ranks - servers));
 }
 
-/** Of the neighbours that pass activations on, those of unlike groups. */
+/** Share of the neighbouring stages that belong to different groups. */
 static double crossing_of_stages(const cod_run_config *config, int ranks, int stages)
 {
     int pairs = 0, all = 0;

@@ -1,4 +1,6 @@
-/* compare.tune: each arm is trained with each candidate, and its runs have the one that is best on held-out data. */
+/*
+ * compare.tune: each arm is trained with each candidate, and its runs use the candidate that is best on held-out data.
+ */
 #include "compare/compare_internal.h"
 
 #include <math.h>
@@ -26,7 +28,10 @@ static bool are_equal(const cod_compare_arm *arm, const cod_compare_candidate *a
     }
 }
 
-/** The first folder of the arm that is this trial's or nobody's: a grid that has changed finds again what it shares with the former. */
+/**
+ * Finds the first folder of the arm that belongs to this trial or is free, so that a changed list of candidates reuses
+ * its old trials.
+ */
 static cod_status find_folder(const cod_comparison *c, const cod_compare_arm *arm, cod_compare_trial *trial)
 {
     char difference[256] = "?";
@@ -99,7 +104,7 @@ static cod_status try_candidate(const cod_comparison *c, const cod_compare_arm *
     return COD_OK;
 }
 
-/** Of equally good ones the first. */
+/** The best candidate; the first of equally good ones. */
 static const cod_compare_trial *find_best(const cod_comparison *c, const cod_compare_arm *arm)
 {
     const cod_compare_trial *best = NULL;

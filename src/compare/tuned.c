@@ -1,4 +1,4 @@
-/* What tuning tried and chose, for compare.json and for the terminal. */
+/* Shows what tuning tried and chose, in compare.json and on the terminal. */
 #include "compare/compare_internal.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void find_beyond(const cod_comparison *c, const char *text, bool *lower, 
         }
 }
 
-/** Says which chosen numbers are the lowest or highest that were tried; "" = none. */
+/** Text that names chosen numbers that are the lowest or highest tried; "" = none. */
 static void describe_edge(const cod_comparison *c, const cod_compare_arm *arm, char *text, size_t bytes)
 {
     size_t used = 0;
@@ -50,7 +50,7 @@ static void describe_edge(const cod_comparison *c, const cod_compare_arm *arm, c
         snprintf(text + used, bytes - used, "; the best may lie beyond");
 }
 
-/** Says what the arm sets itself, so that it is not tuned; "" = nothing. */
+/** Text that names options that the arm sets itself and that are therefore not tuned; "" = none. */
 static void describe_own(const cod_comparison *c, const cod_compare_arm *arm, char *text, size_t bytes)
 {
     size_t used = 0;

@@ -1,22 +1,22 @@
 /**
  * @file
- * Configurations: a YAML file and `key.path=value` arguments fill the option tables of all modules; every mistake is
- * reported, all at once.
+ * Configurations: a YAML file and `key.path=value` arguments fill the option tables of all modules. All mistakes are
+ * reported in one message.
  *
- * A *schema* says which tables there are. cod_config_load() is all that most callers need:
+ * A *schema* lists the tables. cod_config_load() is all that most callers need:
  *
  *     cod_config_table tables[] = {{&run_table, &run}, {&train_table, &train}, {&model_table, &model}};
  *     const cod_config_schema schema = {.tables = tables, .count = 3};
  *     COD_TRY(cod_config_load("sr.yaml", overrides, override_count, &schema, &config));
  *
- * Who has checks of his own (two options that must agree, a list of mappings) opens, applies, adds his problems and
- * ends with cod_config_check(), so that they come in the same message.
+ * A caller with checks of its own (two options that must agree, a list of mappings) opens, applies, adds its problems
+ * and ends with cod_config_check(), so that all problems come in the same message.
  *
  * In a file: a section is a mapping; `section:` with nothing below is an empty one; anchors, aliases and merge keys
  * (`<<`) work; bounds on size, depth and expansion keep hostile files harmless. An empty or `null` value is an error
- * except for a text. An override's value that starts with [ { " or ' is read as YAML, any other is the text itself; it
- * replaces what stands at its path in the file, creating sections as needed; a number in the path is an index into a
- * list; of two for one key the last counts.
+ * except for a text. An override's value that starts with [ { " or ' is read as YAML; any other value is the text
+ * itself. An override replaces the value at its path in the file and creates sections as needed. A number in the path
+ * is an index into a list. If two overrides have the same key, the last one counts.
  */
 #ifndef COD_CONFIG_CONFIG_H
 #define COD_CONFIG_CONFIG_H
@@ -37,14 +37,17 @@ typedef struct cod_config_selector {
     const char *section, *key;
     const char *const *names; /**< NULL-terminated: what `key` may be */
     /**
-     * The table of `name`, or NULL when it has no options of its own. *values receives where its values go; `values` is
-     * NULL when only the table is wanted. Called with members of `names` only.
+     * The table of `name`, or NULL if it has no options of its own. *values receives the struct for its values;
+     * `values` is NULL if the caller needs only the table. Called with members of `names` only.
      */
     const cod_option_table *(*select)(void *context, const char *name, void **values);
     void *context;
 } cod_config_selector;
 
-/** What a text option may be, where that is kept elsewhere than in its table: for the documentation. The caller refuses other names. */
+/**
+ * The names that a text option may have, if they are not in its table; for the documentation. The caller refuses other
+ * names.
+ */
 typedef struct cod_config_names {
     const char *section, *key;
     const char *const *names; /**< NULL-terminated */
@@ -78,7 +81,7 @@ typedef struct cod_config_node {
     struct cod_config_node *last;  /**< LIST, MAPPING: last child */
     struct cod_config_node *next;  /**< next child of the same parent */
     size_t line, column;           /**< of the key in a mapping, else of the value; from 1 */
-    const char *override;          /**< the argument that it came from; NULL = the file */
+    const char *override;          /**< the argument that the value came from; NULL = the file */
 } cod_config_node;
 
 typedef struct cod_config cod_config;
@@ -91,18 +94,18 @@ enum {
 };
 
 /**
- * Opens, applies and checks: fills all values of `schema` or reports every problem in one message.
+ * Opens, applies and checks a configuration: fills all values of `schema` or reports every problem in one message.
  *
  * @param[in]  path       of the YAML file; NULL = defaults and overrides only
  * @param[in]  overrides  [count] "key.path=value"; borrowed
  * @param[in]  schema     borrowed for the call
- * @param[out] config     new, also keeps the texts and lists of the values alive; cod_config_destroy()
+ * @param[out] config     new; owns the texts and lists of the values; end it with cod_config_destroy()
  * @return COD_ERR_IO when the file cannot be read, COD_ERR_ARGUMENT for problems in it
  */
 COD_MUST_CHECK cod_status cod_config_load(const char *path, const char *const *overrides, size_t count,
                                           const cod_config_schema *schema, cod_config **config);
 
-/** The first part of cod_config_load(): reads and parses; fails at once where this is no YAML. */
+/** The first part of cod_config_load(): reads and parses; fails at once if the text is not YAML. */
 COD_MUST_CHECK cod_status cod_config_open(const char *path, const char *const *overrides, size_t count,
                                           cod_config **config);
 
@@ -115,14 +118,14 @@ void cod_config_destroy(cod_config *config);
 
 /**
  * Fills the values of `schema`, defaults first, from the whole configuration; problems are kept for cod_config_check().
- * @return failures that are no problem of the configuration: memory, a wrong schema
+ * @return failures that the configuration did not cause: memory, a wrong schema
  */
 COD_MUST_CHECK cod_status cod_config_apply(cod_config *config, const cod_config_schema *schema);
 
 /**
- * Fills values from one mapping, as though it were a whole configuration, over what the values hold already: no
- * defaults are set, but for the table of a selector whose key changes. For a list of mappings that vary a base.
- * @param[in] node  a mapping, else a problem is kept
+ * Fills values from one mapping, as if it were a whole configuration, and keeps the values that it does not mention.
+ * Defaults are set only for the table of a selector whose key changes. For a list of mappings that vary a base.
+ * @param[in] node  a mapping; anything else is kept as a problem
  */
 COD_MUST_CHECK cod_status cod_config_apply_node(cod_config *config, const cod_config_node *node,
                                                 const cod_config_schema *schema);
@@ -133,7 +136,7 @@ void cod_config_problem(cod_config *config, const cod_config_node *node, const c
 /** Keeps a problem with the option at the dotted `key`, cited where it was set, or as a default. */
 void cod_config_problem_key(cod_config *config, const char *key, const char *fmt, ...) COD_PRINTF(3, 4);
 
-/** Whether the value at the dotted `key` is wrong in itself, so that its option still has its default. */
+/** Whether the value at the dotted `key` was refused, so that its option still has its default. */
 bool cod_config_has_problem(const cod_config *config, const char *key);
 
 /** Problems kept so far. */
@@ -148,7 +151,7 @@ const cod_config_node *cod_config_find(const cod_config *config, const char *key
 /** The child of a mapping, or NULL. */
 const cod_config_node *cod_config_child(const cod_config_node *mapping, const char *key);
 
-/** Memory that lives as long as the configuration: for copies of values whose texts must last. */
+/** Memory that lives as long as the configuration, for copies of its texts. */
 cod_arena *cod_config_arena(cod_config *config);
 
 /**
@@ -167,8 +170,8 @@ typedef enum cod_config_style {
 } cod_config_style;
 
 /**
- * Every option of `schema`, those of all selectable tables too, with type, default, range and help. The values are not
- * read.
+ * Lists every option of `schema`, including those of all selectable tables, with type, default, range and help. The
+ * values are not read.
  * @param[out] text  new; free()
  */
 COD_MUST_CHECK cod_status cod_config_document(const cod_config_schema *schema, cod_config_style style, char **text);

@@ -20,14 +20,14 @@ struct cod_config {
     size_t nodes;
     cod_config_complaint *complaints;
     size_t complaint_count, complaint_capacity;
-    bool incomplete; /**< a complaint was lost for want of memory */
+    bool incomplete; /**< a problem was lost because memory was short */
 };
 
 /** node.c: a new node in the tree; NULL when memory is short or the tree too large, with the reason recorded. */
 cod_config_node *cod_config_node_new(cod_config *config, cod_config_kind kind, const char *override, size_t line,
                                      size_t column);
 
-/** Puts `child` behind the other children of `parent`. */
+/** Appends `child` to the children of `parent`. */
 void cod_config_node_append(cod_config_node *parent, cod_config_node *child);
 
 /** Parses `bytes` of YAML into *root, which is NULL for an empty document; `override` is the argument that the text is from, or NULL. */
@@ -55,14 +55,14 @@ COD_MUST_CHECK cod_status cod_text_end(cod_text *text, char **out);
 bool cod_config_below(const char *section, const char *path);
 
 /**
- * Calls `visit` once with each subsection of `path` (its full dotted path) that tables and raw keys tell of, in their order;
- * returns the first status that is not COD_OK.
+ * Calls `visit` once for each subsection of `path` that tables or raw keys name, in their order, with its full dotted
+ * path. Returns the first status that is not COD_OK.
  */
 COD_MUST_CHECK cod_status cod_config_each_subsection(const cod_config_schema *schema, const char *path,
                                                      cod_status (*visit)(void *context, const char *subsection),
                                                      void *context);
 
-/** The name that the selector's option holds now, or NULL when no table of the schema has that option. */
+/** The current value of the selector's option, or NULL if no table of the schema has that option. */
 const char *cod_config_selected_name(const cod_config_schema *schema, const cod_config_selector *selector);
 
 /** Is `key` one of the raw keys? */

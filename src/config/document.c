@@ -45,7 +45,7 @@ static const char *const *find_names(const cod_config_schema *schema, const char
     return NULL;
 }
 
-/** What an option takes; in `arena`, or NULL when memory is short. */
+/** The values that an option takes, as text; in `arena`, or NULL when memory is short. */
 static const char *describe_values(const cod_config_schema *schema, const char *section, const cod_option *option,
                                    cod_arena *arena)
 {
@@ -118,7 +118,7 @@ static cod_status document_table(cod_text *text, const cod_config_schema *schema
     return document_options(text, schema, section, table, style);
 }
 
-/** The tables that selectors can add to `section`, one for each choice that has options of its own. */
+/** The tables that selectors can add to `section`, one for each choice that has its own options. */
 static cod_status document_choices(const cod_config_schema *schema, const char *section, cod_config_style style,
                                    cod_text *text)
 {

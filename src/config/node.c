@@ -1,4 +1,4 @@
-/* The tree that a configuration is read into. */
+/* The tree of values that a configuration is read into. */
 #include "config_internal.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Puts `node` where `old` is in `parent`, or behind its children when `old` is NULL. */
+/** Puts `node` in the place of `old` in `parent`, or after its children if `old` is NULL. */
 static void replace(cod_config_node *parent, const cod_config_node *old, cod_config_node *node)
 {
     if (old == NULL) {

@@ -4,17 +4,17 @@
  *
  * A backend turns op descriptors into plans once, and then only runs plans. Running is asynchronous: plans_prepare(),
  * plan_run(), copy() and recording_run() return as soon as the work is queued. Work of one queue runs in order; work of
- * two queues is ordered by events alone, the default queue's too. A plan may not allocate, and may not depend on the
- * host's state when it runs, so that a list of plans can be captured once and replayed. (CPU backends run at once; they
- * leave out queues, events and captures, and core/queue.h makes that invisible to callers.)
+ * two queues is ordered by events alone, even if one of them is the default queue. A plan may not allocate, and may not
+ * depend on the host's state when it runs, so that a list of plans can be captured once and replayed. (CPU backends run
+ * at once; they leave out queues, events and captures, and core/queue.h makes that invisible to callers.)
  *
- * The host blocks in event_wait(), upload() and download(), and where a queue, a plan or a buffer is destroyed whose
- * work is not done. Queued work that fails makes every later event_query(), event_wait(), upload() and download() of
- * its device fail with its reason. One thread at a time uses a device, but event_query() and event_wait() are for any
- * thread.
+ * The host blocks in event_wait(), upload() and download(), and when a queue, a plan or a buffer is destroyed before
+ * its work is done. After queued work has failed, every later event_query(), event_wait(), upload() and download() of
+ * its device fails with the same reason. One thread at a time may use a device; event_query() and event_wait() may be
+ * called from any thread.
  *
- * Gradients of an op are ops of their own. Where an op has `accumulate` set, it adds to its gradient outputs instead
- * of overwriting them; which outputs these are is said in the table below.
+ * Gradients of an op are separate ops. An op with `accumulate` set adds to its gradient outputs instead of overwriting
+ * them; the table below marks these outputs.
  */
 #ifndef COD_CORE_BACKEND_H
 #define COD_CORE_BACKEND_H
@@ -67,61 +67,82 @@
  * MAGNITUDES               x                                           counts i32 {1,1,1,32768}*
  * RANGES                   counts i32 {1,L,1,32768}                    ranges f32 {1,1,1,L}
  *
- * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN in x counts as 0)
- * and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f = r/127·a/127, a the output channel's largest |w|;
- * where f < 1e-30 its w count as zeros, where one of them is not finite its y is NaN. Where `range` is present, r is the value there (> 0)
- * instead, which may change between runs; where it is NaN, so are all sums. A backend that supports(device, COD_S8) has it.
+ * CONV2D with attr.int8_range = r > 0 rounds x and w to integers in -127 … 127 (to nearest even, in f32, clamped; NaN
+ * in x counts as 0) and sums them exactly: y = activation(f·Σ round(127/r·x)·round(127/a·w) + b) [+ residual] with f =
+ * r/127·a/127, a the output channel's largest |w|; if f < 1e-30, the channel's w count as zeros; if one of its w is not
+ * finite, its y is NaN. If `range` is present, r is the value in it (> 0), which may change between runs; if that value
+ * is NaN, all sums are NaN. Backends with supports(device, COD_S8) have this.
  *
- * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w {C·r²,KH,KW,I}, b {C·r²},
- * y {N,rP,rQ,C}, slope 1 or C.
+ * CONV2D and its gradients with attr.factor = r > 1 have the output's pixels shuffled, as PIXEL_SHUFFLE does it: w
+ * {C·r²,KH,KW,I}, b {C·r²}, y {N,rP,rQ,C}, slope 1 or C.
  *
- * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta) [+ residual], inv_std = 1/sqrt(var + epsilon)
- * with the biased variance; running statistics, where both are given, move by `momentum` toward the batch's, the variance unbiased (as
- * PyTorch does). NORM_INFERENCE has the running statistics for mean and var, which its gradient takes for constants. The
- * gradient of a fused activation recomputes the pre-activation from x, mean, inv_std, gamma and beta; the residual's gradient is dy.
- * Slopes (PReLU) have 1 or C elements. Gradients at zero: ReLU family 0 side (x > 0 passes), L1 zero, max pooling first maximum.
- * NORM_STATISTICS followed by NORM_APPLY is NORM_TRAIN, and NORM_BACKWARD_REDUCE followed by NORM_BACKWARD_APPLY is NORM_BACKWARD; they are
- * apart so that each half can be fused with a convolution beside it. NORM_APPLY with the statistics that NORM_TRAIN stored gives the bits of its
- * y, so that the backward pass may make y again; every backend has NORM_APPLY, and those with op_fuses() have the other halves. With x^ = (x-mean)·inv_std and M = N·H·W: g is the gradient at
- * gamma·x^ + beta, which is dy times the activation's derivative; sums has the batch's sum of g in row 0 and of g·x^ in row 1 (whatever
- * `accumulate` says, which obliges dgamma, dbeta and dslope alone); dx = gamma·inv_std·(g - sums[0]/M - x^·sums[1]/M). g may be absent where
- * there is no activation, because it is dy then, and may be the view dy: the op then works in place.
- * MEAN is a symmetric map: its gradient is dx = MEAN(dy). ADD may have the view a as y, too: it then works in place.
- * So may ACTIVATION the view x as y, and ACTIVATION_BACKWARD the view dy as dx.
- * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t probabilities, such as
- * one-hot rows, and the value is the mean over N of the sum over K of -t'·log softmax(prediction), t' = (1-s)·t + s/K with
- * s = attr.smoothing (Szegedy et al. 2016). For KL both are logits {N,1,1,K}, and the value is
- * T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p = softmax(logits / T) (Hinton et al. 2015).
+ * NORM_* normalise each channel over N, H, W: y = activation(gamma·(x-mean)·inv_std + beta) [+ residual], inv_std =
+ * 1/sqrt(var + epsilon) with the biased variance; running statistics, if both are given, move by `momentum` toward the
+ * batch's, with the unbiased variance (as in PyTorch). NORM_INFERENCE takes the running statistics as mean and var, and
+ * its gradient treats them as constants. The gradient of a fused activation recomputes the pre-activation from x, mean,
+ * inv_std, gamma and beta; the residual's gradient is dy. Slopes (PReLU) have 1 or C elements. Gradients at zero: the
+ * ReLU family passes only x > 0, L1 gives zero, and max pooling passes to the first maximum.
+ *
+ * NORM_STATISTICS followed by NORM_APPLY equals NORM_TRAIN, and NORM_BACKWARD_REDUCE followed by NORM_BACKWARD_APPLY
+ * equals NORM_BACKWARD. They are separate ops so that each half can be fused with a neighbouring convolution.
+ * NORM_APPLY with the statistics that NORM_TRAIN stored gives the same bits of y, so that the backward pass can compute
+ * y again. Every backend has NORM_APPLY; backends with op_fuses() have the other halves, too. With x^ =
+ * (x-mean)·inv_std and M = N·H·W: g is the gradient at gamma·x^ + beta, which is dy times the activation's derivative;
+ * sums has the batch's sum of g in row 0 and of g·x^ in row 1 (whatever `accumulate` says, which concerns dgamma, dbeta
+ * and dslope alone); dx = gamma·inv_std·(g - sums[0]/M - x^·sums[1]/M). Without an activation g equals dy and may be
+ * absent. g may also be the view dy: the op then works in place.
+ *
+ * MEAN is a symmetric map: its gradient is dx = MEAN(dy).
+ *
+ * These ops may work in place: ADD may have the view a as y, ACTIVATION the view x as y, and ACTIVATION_BACKWARD the
+ * view dy as dx.
+ *
+ * LOSS targets have the prediction's shape. For CROSS_ENTROPY the prediction is logits {N,1,1,K}, the target t
+ * probabilities, such as one-hot rows, and the value is the mean over N of the sum over K of -t'·log
+ * softmax(prediction), t' = (1-s)·t + s/K with s = attr.smoothing (Szegedy et al. 2016). For KL both are logits
+ * {N,1,1,K}, and the value is T²·mean over N of sum over K of p_target·(log p_target - log p_prediction), p =
+ * softmax(logits / T) (Hinton et al. 2015).
+ *
  * CHARBONNIER is mean of sqrt(d² + epsilon²). BCE is the binary cross entropy of logits x and probabilities t in 0 … 1:
  * max(x, 0) - x·t + log(1 + e^-|x|), as PyTorch's BCEWithLogitsLoss. HINGE is max(0, 1 - t·x) with labels t = -1 or 1;
  * its gradients are 0 where t·x = 1. TV is the anisotropic total variation (Rudin, Osher & Fatemi 1992) of a prediction
  * {N,H,W,C}, without a target: the mean of |x[h+1] - x[h]| over N·(H-1)·W·C elements plus the mean of |x[w+1] - x[w]|
- * over N·H·(W-1)·C, as in BasicSR's WeightedTVLoss. A mean over no elements, where H or W is 1, counts as 0, and the
- * gradient of |0| is 0. All losses are means (over all elements, or over N for CROSS_ENTROPY and KL).
- * `value` is the loss without weights; dprediction and dtarget are scaled by alpha and by *weight. dtarget is the
- * derivative by the target as given (CROSS_ENTROPY: by t, not t'; KL: by logits). One tensor cannot be both gradients.
- * TURN takes the bits of cod_turn and ignores all others; x and y may not be one tensor. With a table, which only backends have that
- * supports(device, COD_U8), x holds bytes (u8), and each byte b of channel c counts as table[b, c].
- * QUANTISE and DEQUANTISE, which a backend may lack, turn values into plain chunks and back, of those ranges of values that the chunks'
- * headers name; they are all dense, on every backend equal to the bit, and the codec's (codec/codec.h). Each header of `plan` has the
- * chunk's first value, its count, and how to code it; attr.quality_db and rounding are of coding STEP. R is 4 times the largest count + 16 at
- * least; payload k of QUANTISE begins at byte k·R, that of DEQUANTISE at the byte, divisible by 16, that header k has in the place of its
- * checksum. y is what the chunk decodes to; `reference`, which STEP may be a delta against, and y may be one
- * view. A header of `heads`, or the 8 bytes of `prints`, says by COD_FINGERPRINT_NONE that a value of y is not finite.
- * DEQUANTISE trusts its headers and payloads: cod_codec_open() checks them. No views but these may have the type u8.
- * MAGNITUDES counts, as unsigned numbers, how many elements of x have each magnitude: element m of `counts` is of those whose |x|, rounded to
- * the nearest bf16, to even, has the bits m. Zeros are not counted, and what becomes infinite or is NaN counts as infinite (0x7F80). RANGES
- * gives the range for CONV2D of each row of counts, by the rule of core/int8_range.h: NaN where an element was not finite, 1 where all were
- * zeros, else above 0. Backends that support(device, COD_S8) have both, equal to the bit.
- * MIX replaces logits y by those of a mixture: y = T·log((1 - share)·softmax(y / T) + share·softmax(x / T)), T = attr.temperature,
- * so that softmax(y / T), and with it KL toward y, is by the weighted mean of what both predict.
- * SPECTRAL_NORM divides a weight by its largest singular value, as one step of the power iteration estimates it (Miyato et al. 2018,
- * algorithm 1): with W the matrix {O, KH·KW·I}, v = Wᵀu / |Wᵀu|, sigma = |W v|, u' = W v / sigma, y = w / sigma; lengths below 1e-12
- * count as 1e-12. u' may be the view u: the op then moves it. The gradient takes u' and v for constants, as PyTorch's spectral_norm does:
- * dw = (dy - sum(dy·y)·u' vᵀ) / sigma.
- * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, decay; where `norm` is given and attr.max_norm > 0, gradients are
- * first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. ema = decay·ema + (1-decay)·param is of the
- * updated parameter and has the bits that EMA gives. `state` are statistics, which are averages already; it is given where ema_state is.
+ * over N·H·(W-1)·C, as in BasicSR's WeightedTVLoss. If H or W is 1, the mean over no elements counts as 0. The gradient
+ * of |0| is 0. All losses are means (over all elements, or over N for CROSS_ENTROPY and KL). `value` is the loss
+ * without weights; dprediction and dtarget are scaled by alpha and `weight`. dtarget is the derivative with respect to
+ * the target as given (CROSS_ENTROPY: t, not t'; KL: logits). dprediction and dtarget must be different tensors.
+ *
+ * TURN takes the bits of cod_turn and ignores all others; x and y must be different tensors. With a table, x holds
+ * bytes (u8), and each byte b of channel c counts as table[b, c]; only backends with supports(device, COD_U8) have
+ * tables.
+ *
+ * QUANTISE and DEQUANTISE, which a backend may lack, turn ranges of values into plain chunks and back; the chunks'
+ * headers name the ranges. All views are dense. Results are equal to the bit on every backend, and equal to the codec's
+ * (codec/codec.h). Each header of `plan` has the chunk's first value, its count, and how to code it; attr.quality_db
+ * and rounding are of coding STEP. R is 4 times the largest count + 16 at least; payload k of QUANTISE begins at byte
+ * k·R, that of DEQUANTISE at the byte, divisible by 16, that header k has in the place of its checksum. y holds the
+ * values that the chunks decode to. STEP may code the difference to `reference`, which may be the same view as y. A
+ * header of `heads`, or the 8 bytes of `prints`, is COD_FINGERPRINT_NONE if a value of y is not finite. DEQUANTISE
+ * trusts its headers and payloads, which cod_codec_open() has checked. Only these views may have the type u8.
+ *
+ * MAGNITUDES counts, as unsigned numbers, how many elements of x have each magnitude: element m of `counts` counts the
+ * elements whose |x|, rounded to the nearest bf16 (ties to even), has the bits m. Zeros are not counted; NaN and values
+ * that round to infinity count as infinite (0x7F80). RANGES gives the range for CONV2D of each row of counts, by the
+ * rule of core/int8_range.h: NaN if an element was not finite, 1 if all were zeros, otherwise above 0. Backends with
+ * supports(device, COD_S8) have both ops, with equal bits.
+ *
+ * MIX replaces logits y by the logits of a mixture: y = T·log((1 - share)·softmax(y / T) + share·softmax(x / T)), T =
+ * attr.temperature, so that softmax(y / T), which KL compares with, is the weighted mean of both predictions.
+ *
+ * SPECTRAL_NORM divides a weight by its largest singular value, as one step of the power iteration estimates it (Miyato
+ * et al. 2018, algorithm 1): with W the matrix {O, KH·KW·I}, v = Wᵀu / |Wᵀu|, sigma = |W v|, u' = W v / sigma, y = w /
+ * sigma; lengths below 1e-12 count as 1e-12. u' may be the view u: the op then updates it. The gradient treats u' and v
+ * as constants, as PyTorch's spectral_norm does: dw = (dy - sum(dy·y)·u' vᵀ) / sigma.
+ *
+ * OPTIMISER scalars: learning rate, 1 - beta1^t, 1 - beta2^t, decay; where `norm` is given and attr.max_norm > 0,
+ * gradients are first scaled by min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. ema = decay·ema +
+ * (1-decay)·param is of the updated parameter and has the bits that EMA gives. `state` holds running statistics, which
+ * are averages already and are copied to ema_state; both are given or neither.
  */
 typedef enum cod_op_kind {
     COD_OP_CONV2D,
@@ -202,9 +223,9 @@ typedef enum cod_optimiser_kind {
     COD_OPT_ADAMW /**< Loshchilov & Hutter 2019: θ -= lr·decay·θ, decoupled, as torch.optim.AdamW */
 } cod_optimiser_kind;
 
-/** What TURN does with a picture; where several bits are set, in this order. */
+/** What TURN does with a picture. If several bits are set, it does them in this order. */
 typedef enum cod_turn {
-    COD_TURN_TRANSPOSE = 4, /**< rows become columns; of a picture that is not square nothing changes */
+    COD_TURN_TRANSPOSE = 4, /**< rows become columns; does nothing to a picture that is not square */
     COD_TURN_MIRROR_X = 1,  /**< left and right change places */
     COD_TURN_MIRROR_Y = 2,  /**< top and bottom change places */
     COD_TURN_INVERT = 8     /**< y = 1 - x */
@@ -231,8 +252,8 @@ typedef struct cod_op_attr {
     cod_optimiser_kind optimiser;
     float beta1, beta2, weight_decay, max_norm; /**< OPTIMISER */
     bool nesterov;
-    double quality_db; /**< QUANTISE: decibels of the values, of coding STEP */
-    float rounding; /**< QUANTISE: what deltas of coding STEP are rounded by, above 0, at most 0.5 = to the nearest */
+    double quality_db; /**< QUANTISE, coding STEP: signal-to-noise ratio of the values in dB */
+    float rounding;    /**< QUANTISE, coding STEP: rounding of deltas, above 0 and at most 0.5 (to the nearest) */
 } cod_op_attr;
 
 enum { COD_OP_MAX_INPUTS = 7, COD_OP_MAX_OUTPUTS = 5 };
@@ -251,8 +272,8 @@ typedef struct cod_op {
 COD_MUST_CHECK cod_status cod_op_check(const cod_op *op);
 
 /**
- * Outputs of a pooling along one side. With `ceil` as many as it takes for no element to be left out, but none whose window begins behind the
- * last element: as PyTorch's ceil_mode. 0 = the window does not fit.
+ * Number of outputs of a pooling along one side; 0 = the window does not fit. With `ceil` there are enough outputs to
+ * cover every element, but no window begins beyond the last element, as with PyTorch's ceil_mode.
  */
 int64_t cod_pool_outputs(int64_t size, int kernel, int stride, int padding, bool ceil);
 
@@ -299,10 +320,10 @@ typedef struct cod_collective cod_collective; /**< core/collective.h */
 typedef struct cod_device_options {
     int threads;      /**< host threads for computing; 0 = one */
     int ordinal;      /**< which of several devices, counted modulo how many there are */
-    bool no_autotune; /**< fixed implementations, instead of the ones that are timed to be fastest */
+    bool no_autotune; /**< use fixed implementations instead of the fastest ones */
 } cod_device_options;
 
-/** Of this struct; raised whenever one of its functions changes its meaning. */
+/** COD_BACKEND_VERSION is the version of this struct; raise it whenever one of its functions changes its meaning. */
 enum { COD_BACKEND_VERSION = 12, COD_COLLECTIVE_NAME_BYTES = 128, COD_PUT_BYTES = 1024 };
 
 typedef struct cod_backend {
@@ -314,43 +335,48 @@ typedef struct cod_backend {
     /** One line: library and version, processor, instruction set. Valid while the device lives. */
     const char *(*describe)(cod_device *device);
     /**
-     * Whether activations may have this type, at a speed worth having. COD_S8: whether attr.int8_range may be set. COD_U8: whether TURN
-     * may have a table.
+     * Whether activations may have this type, at a useful speed. COD_S8: whether attr.int8_range may be set. COD_U8:
+     * whether TURN may have a table.
      */
     bool (*supports)(cod_device *device, cod_dtype activation);
 
-    /** Bytes of the device's memory that are free, and all of them. NULL = plans and buffers lie in host memory. */
+    /** Free and total bytes of the device's memory. NULL = plans and buffers lie in host memory. */
     cod_status (*memory)(cod_device *device, size_t *free_bytes, size_t *total_bytes);
-    /** Bytes of the device's memory that buffers and plans of this cod_device have now. NULL where memory() is, or not counted. */
+    /**
+     * Bytes of the device's memory that buffers and plans of this cod_device use now. NULL if memory() is NULL or the
+     * backend does not count them.
+     */
     size_t (*allocated)(cod_device *device);
 
     /** Zeroed memory at a 64-byte boundary or better. */
     cod_status (*buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
-    /** Waits for queued work that uses the buffer. Not while a recording that names it lives. */
+    /** Waits for queued work that uses the buffer. Not to be called while a recording that uses the buffer exists. */
     void (*buffer_destroy)(cod_device *device, cod_buffer *buffer);
     /**
-     * Zeroed memory of the host that copy() reaches without the host's help (pinned), `host` set. Outputs of plans may not lie there, and
-     * inputs only where `maps_host_buffers` is set.
+     * Zeroed, pinned memory of the host, which copy() reads and writes without the host's help; `host` is set. Outputs
+     * of plans may not lie there; inputs may if `maps_host_buffers` is set.
      */
     cod_status (*host_buffer_create)(cod_device *device, size_t bytes, cod_buffer **out);
     void (*host_buffer_destroy)(cod_device *device, cod_buffer *buffer);
     /**
-     * Whether plans may have inputs in memory of host_buffer_create(): the device maps it, and plan_run() reads there what the host wrote
-     * before it called. Until the host has seen that an event recorded behind the plan is reached, neither the host nor a copy() may
-     * write such an input; what a copy() wrote there may be read after the host has seen an event behind that copy.
+     * Whether plans may have inputs in memory of host_buffer_create(): the device maps it, and plan_run() reads there
+     * what the host wrote before it called. Neither the host nor a copy() may write such an input until the host has
+     * seen an event that was recorded after the plan. A plan may read what a copy() wrote there once the host has seen
+     * an event that was recorded after that copy.
      */
     bool maps_host_buffers;
     /**
-     * Where the memory of a buffer of buffer_create() lies, for libraries that move it themselves, such as an MPI that takes a device's
-     * memory. Also makes the device the calling thread's own, which such libraries ask for. From any thread. NULL = none can be given.
+     * Where the memory of a buffer of buffer_create() lies, for libraries that move it themselves, such as an MPI that
+     * takes a device's memory. Also makes the device current in the calling thread, which such libraries need. May be
+     * called from any thread. NULL = the backend has no such addresses.
      *
-     * A library's reads and writes belong to no queue: before them the host has seen an event behind all queued work that conflicts with
-     * them, and until they are done nothing that does is queued.
+     * A library's reads and writes belong to no queue. Before they start, the host must have seen an event recorded
+     * after all conflicting work; until they are done, no conflicting work may be queued.
      */
     void *(*buffer_address)(cod_device *device, cod_buffer *buffer);
     /**
-     * Host to device, in the queue's order; blocks until `source` may be reused. The target may be written later than
-     * that: other queues need an event. For set-up and what is rare: a step uses copy().
+     * Host to device, in the queue's order; blocks until `source` may be reused. The target may be written after the
+     * call returns, so other queues need an event. For set-up and other rare transfers; a step uses copy().
      */
     cod_status (*upload)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
                          size_t bytes);
@@ -361,12 +387,15 @@ typedef struct cod_backend {
      */
     cod_status (*put)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t offset, const void *source,
                       size_t bytes);
-    /** Device to host, after all earlier work of the queue; blocks until the data is there. For what is rare, too. */
+    /**
+     * Device to host, after all earlier work of the queue; blocks until the data is there. Also for rare transfers
+     * only.
+     */
     cod_status (*download)(cod_device *device, cod_queue *queue, void *target, cod_buffer *source, size_t offset,
                            size_t bytes);
     /**
      * Copies between two buffers, each of buffer_create() or of host_buffer_create(), in the queue's order. Returns
-     * before it is done: until the host has seen that an event recorded behind it is reached, the host may not write
+     * before it is done: until the host has seen an event that was recorded after the copy, the host may neither write
      * the source nor touch the target. Two ranges of one buffer may not overlap. A backend that runs at once copies
      * before it returns.
      *
@@ -381,10 +410,11 @@ typedef struct cod_backend {
     /**
      * Fused ops: several consecutive ops as one plan, which gives what the ops give one after another, up to the
      * rounding of what passes between them. All their outputs are written, with one exception: where a
-     * NORM_BACKWARD_REDUCE or an ACTIVATION_BACKWARD works in place, only its g or dx is. An op may read what an op before it in the sequence writes, as
-     * the same view; beside that no output of one may overlap an input or output of another, not even an input of an op
-     * before it. May be NULL, both together: the backend fuses nothing. The sequences that compilers offer, with [op]
-     * optional; cod_fused_sequence() (core/fused.h) is this list as code:
+     * NORM_BACKWARD_REDUCE or an ACTIVATION_BACKWARD works in place, only its g or dx is. An op may read the output of
+     * an earlier op of the sequence through the same view. Apart from that, no output of an op may overlap an input or
+     * output of another op, not even an input of an earlier op. Both functions may be NULL: the backend then fuses
+     * nothing. The sequences that compilers offer, with [op] optional; cod_fused_sequence() (core/fused.h) is this list
+     * as code:
      *
      *   [NORM_APPLY] CONV2D [NORM_STATISTICS]                              y of the first is x of the second, and so on
      *   [NORM_BACKWARD_APPLY] CONV2D_BACKWARD_DATA [NORM_BACKWARD_REDUCE]  likewise, with dx and dy
@@ -402,16 +432,18 @@ typedef struct cod_backend {
     /** As plan_create(), for a count that op_fuses() gave. */
     cod_status (*plan_create_fused)(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
     /**
-     * Does what depends on parameters alone (packing `w` and `b` of CONV2D and LINEAR and `w` of their BACKWARD_DATA; with
-     * attr.int8_range, `slope` and `range` too) for plans of the device, in no particular order, as work of the queue. Callers
-     * prepare a plan once after creation and again whenever these values may have changed, as many plans in one call as they can,
-     * because a device then needs few launches; other inputs are read by plan_run() itself. Backends may do without packing, so
-     * plan_run() counts as a reader of all inputs. Fails with the first plan that fails; the others may be prepared or not.
+     * Does the work that depends on parameters alone (packing `w` and `b` of CONV2D and LINEAR and `w` of their
+     * BACKWARD_DATA; with attr.int8_range, `slope` and `range` too) for plans of the device, in no particular order, as
+     * work of the queue. Callers prepare a plan once after creation and again whenever these values may have changed,
+     * as many plans in one call as they can, because a device then needs few launches; other inputs are read by
+     * plan_run() itself. A backend need not pack, so plan_run() counts as a reader of all inputs. Fails with the first
+     * plan that fails; the other plans may or may not be prepared then.
      */
     cod_status (*plans_prepare)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     /**
-     * As plans_prepare(), where the last work that wrote `w` and `b` of the plans was OPTIMISER plans, recorded or not: what these wrote
-     * for the plans, such as weights in the plans' own format, need not be made again. NULL = callers call plans_prepare().
+     * As plans_prepare(), for plans whose `w` and `b` were last written by OPTIMISER plans, recorded or not. What the
+     * OPTIMISER plans already wrote for these plans, such as weights in the plans' format, need not be made again. NULL
+     * = callers call plans_prepare().
      */
     cod_status (*plans_prepare_updated)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     /**
@@ -419,13 +451,13 @@ typedef struct cod_backend {
      * events, even where they only read it: their plans may share scratch memory, so two of them may not run at the same time.
      */
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
-    /** Waits for queued work of the plan. Not while a recording that holds it lives. */
+    /** Waits for queued work of the plan. Not to be called while a recording that contains the plan exists. */
     void (*plan_destroy)(cod_plan *plan);
 
     /**
-     * Queues and events may be NULL, all together: then work is done when its call returns. Callers go through
-     * core/queue.h. An event that was never recorded counts as reached; recording it again forgets the earlier place,
-     * but not for a queue_wait() that was called before.
+     * All functions of queues and events may be NULL together: work is then done when its call returns. Callers go
+     * through core/queue.h. An event that was never recorded counts as reached. Recording it again replaces the earlier
+     * mark, except for a queue_wait() that was called before.
      */
     cod_status (*queue_create)(cod_device *device, cod_queue **out);
     void (*queue_destroy)(cod_queue *queue); /**< waits for its work; its events stay valid */
@@ -437,10 +469,10 @@ typedef struct cod_backend {
     /** Work of the queue that is queued later waits until the event is reached. Not within a capture. */
     cod_status (*queue_wait)(cod_queue *queue, cod_event *event);
     void (*event_destroy)(
-        cod_event *event); /**< those who wait for it are not disturbed; no other call may be using it */
+        cod_event *event); /**< queued waits for the event stay valid; no other call may be using it */
 
     /**
-     * Captures may be NULL, all together; only a backend with queues has them.
+     * All functions of captures may be NULL together. Only a backend with queues has them.
      *
      * Records plan_run(), plans_prepare(), plans_prepare_updated() and copy() of the queue instead of doing them, until
      * capture_end(). From then on the recorded buffers, and what the plans keep for themselves (scratch, packed
@@ -455,27 +487,30 @@ typedef struct cod_backend {
     void (*recording_destroy)(cod_recording *recording); /**< replays that are queued still run */
 
     /**
-     * Averages between the devices of several processes without their hosts (core/collective.h), each of which has one of its own, in a
-     * queue of their own. May be NULL, all together. All call collective_name(), which fails where a process cannot average and
-     * would leave the others waiting in collective_create(): that returns when all have called it. One asks for a name for all.
+     * Averages between the devices of several processes without their hosts (core/collective.h). Each process has one
+     * device; the averages run in a separate queue. All of these functions may be NULL together. Every process first
+     * calls collective_name(), which fails if the process cannot average; this is checked first because
+     * collective_create() returns only when all processes have called it. One process asks for a name, which all use.
      *
-     * @param[out] name  of collective_name(): NULL = make none, only tell whether this process can average
+     * @param[out] name  of collective_name(); NULL = make no name, only check whether this process can average
      *
-     * @return COD_ERR_UNSUPPORTED with the reason where this cannot be, such as a library that is missing
+     * @return COD_ERR_UNSUPPORTED with the reason if this process cannot average, for example because a library is
+     *         missing
      */
     cod_status (*collective_name)(cod_device *device, unsigned char name[COD_COLLECTIVE_NAME_BYTES]);
     cod_status (*collective_create)(cod_device *device, const unsigned char name[COD_COLLECTIVE_NAME_BYTES], int rank,
                                     int size, cod_collective **out);
-    /** Not while a reduction is outstanding, but after a failure. */
+    /** Not to be called while a reduction is outstanding, except after a failure. */
     void (*collective_destroy)(cod_device *device, cod_collective *collective);
 } cod_backend;
 
-/** Fails as copy() must: where a range lies outside its buffer, or two ranges of one buffer overlap. */
+/** Fails, as copy() must, if a range lies outside its buffer or two ranges of one buffer overlap. */
 COD_MUST_CHECK cod_status cod_copy_check(const cod_buffer *target, size_t target_offset, const cod_buffer *source,
                                          size_t source_offset, size_t bytes);
 
 /**
- * Registers a backend under its name; called by `tools` and tests before anything is compiled. Borrowed for ever.
+ * Registers a backend under its name; called by `tools` and tests before anything is compiled. The struct is borrowed
+ * for the life of the process.
  *
  * @return COD_ERR_UNSUPPORTED where it was compiled for another COD_BACKEND_VERSION; COD_ERR_ARGUMENT where there are
  *         too many

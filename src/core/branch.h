@@ -1,21 +1,21 @@
 /**
  * @file
- * A branch: a queue beside the device's default queue, for work that may run meanwhile. On backends without queues it does nothing, and
- * the work is done when it is called for.
+ * A branch: a queue beside the device's default queue, for work that may run meanwhile. On backends without queues it
+ * does nothing: the work is done when its call returns.
  */
 #ifndef COD_CORE_BRANCH_H
 #define COD_CORE_BRANCH_H
 
 #include "core/backend.h"
 
-/** Zeroed = none: its queue is then the default one. */
+/** Zeroed = no branch: its queue is the default queue. */
 typedef struct cod_branch {
     const cod_backend *backend;
     cod_queue *queue; /**< for work of the branch */
     cod_event *forked, *joined;
 } cod_branch;
 
-/** Also after a failure: cod_branch_clear(). Backend and device are borrowed. */
+/** Call cod_branch_clear() also after a failure. Backend and device are borrowed. */
 COD_MUST_CHECK cod_status cod_branch_init(cod_branch *branch, const cod_backend *backend, cod_device *device);
 /** Waits for its work. */
 void cod_branch_clear(cod_branch *branch);

@@ -7,12 +7,13 @@
  * to back, without padding.
  *
  * The checksum is XXH3-64 of everything behind it (the rest of the header and the payload), with a seed made of run,
- * publisher, version, range and, for a delta, the fingerprint (core/fingerprint.h) of the reference's values. None of these
- * is in the chunk: an old chunk, another's, or one against values that the receiver does not hold never passes for the one wanted.
+ * publisher, version, range and, for a delta, the fingerprint (core/fingerprint.h) of the reference's values. None of
+ * these is stored in the chunk, so that an old chunk, a chunk of another publisher or a delta against values that the
+ * receiver does not hold fails the check.
  *
- * A *plain* chunk is one that is not shortened, on its way to or from a device (ops QUANTISE and DEQUANTISE of core/backend.h).
- * Its header stands apart from its payload. In the place of the checksum it has the fingerprint of the decoded values where QUANTISE
- * wrote it, and where the payload begins where DEQUANTISE reads it.
+ * A *plain* chunk is an uncompressed chunk on its way to or from a device (ops QUANTISE and DEQUANTISE of
+ * core/backend.h). Its header is stored apart from its payload. In place of the checksum, a header from QUANTISE has
+ * the fingerprint of the decoded values, and a header for DEQUANTISE has the byte at which the payload begins.
  *
  * Payload before compression, for `count` values:
  *   F32   count f32
@@ -24,13 +25,15 @@
  *         n = code - (2^(b-1) - 1), or the i16; value = n * step, for a DELTA that + the reference's value, each operation
  *         rounded to f32
  *
- * How encoders choose a step, alike on every device because the ranks of a group must find the same: a chunk is a delta where
- * the squares of its change sum to less than those of its values. step = sqrt(12·w/count)·10^(-dB/20) with w the sum of the
- * values' squares, so that its uniform error has the quality asked for; but at least the largest change / COD_CHUNK_STEP_MOST. Squares are summed
- * in f32 by COD_CHUNK_STEP_LANES within a block (value i in lane i modulo lanes), and the lanes of block after block in f64.
- * n is the change / step, rounded to nearest, halves away from zero, by product with f32(1/step). Codes have 2 or 4 bits where
- * at most one in COD_CHUNK_STEP_FEW values is escaped, else 8. A chunk whose step is not in COD_CHUNK_LEAST_STEP … FLT_MAX, or whose payload would
- * be beyond cod_chunk_step_bound(), is INT8 with blocks of COD_INT8_BLOCK_LOG2 and bfloat16 scales.
+ * How encoders choose a step; every device must do this alike, because the ranks of a group must find the same step. A
+ * chunk is a delta if the sum of squares of its change is less than that of its values. step =
+ * sqrt(12·w/count)·10^(-dB/20) with w the sum of the values' squares, so that the uniform rounding error has the
+ * requested signal-to-noise ratio; but step is at least the largest change / COD_CHUNK_STEP_MOST. Squares are summed in
+ * f32 by COD_CHUNK_STEP_LANES within a block (value i in lane i modulo lanes), and the lanes of block after block in
+ * f64. n is the change / step, rounded to nearest, halves away from zero, by product with f32(1/step). Codes have 2 or
+ * 4 bits where at most one in COD_CHUNK_STEP_FEW values is escaped, else 8. A chunk whose step is not in
+ * COD_CHUNK_LEAST_STEP … FLT_MAX, or whose payload would be beyond cod_chunk_step_bound(), is INT8 with blocks of
+ * COD_INT8_BLOCK_LOG2 and bfloat16 scales.
  */
 #ifndef COD_CORE_CHUNK_FORMAT_H
 #define COD_CORE_CHUNK_FORMAT_H
@@ -75,10 +78,10 @@ enum {
     COD_CHUNK_STEP_MOST = INT16_MAX
 };
 
-/** Below, squares of weights lose their bits: such chunks are INT8's. */
+/** With smaller steps the squares of weights underflow: such chunks are coded as INT8. */
 #define COD_CHUNK_LEAST_STEP 1e-15
 
-/** Longest STEP payload that an encoder makes: what needs more travels as 8-bit blocks. */
+/** Longest STEP payload that an encoder makes. A chunk that would need more is coded as INT8. */
 static inline uint64_t cod_chunk_step_bound(uint64_t count)
 {
     return 16 + count + count / 4;

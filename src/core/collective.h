@@ -1,11 +1,12 @@
 /**
  * @file
- * The collective contract: averaging ranges over the ranks of a group while the caller computes. Implemented by comm
- * (MPI, with copies through the host and without), cuda (NCCL) and, with coded messages, train; `train` connects it to the compiled program's "bucket ready" signals.
+ * The collective contract: averaging ranges over the ranks of a group while the caller computes. comm implements it
+ * with MPI (with and without copies through the host), cuda with NCCL, and train with coded messages. `train` connects
+ * it to the compiled program's "bucket ready" signals.
  *
- * Ranges lie in host memory or in a device's. In a device's, average_start(), test() and wait() use the device, so only the
- * thread that uses it calls them. average_start() and test() never block; wait() blocks until the group's messages are
- * through, but not for the copy back to the device.
+ * Ranges lie in host memory or in a device's memory. For a range in a device's memory, average_start(), test() and
+ * wait() use the device, so only the thread that uses the device may call them. average_start() and test() never block;
+ * wait() blocks until the group's messages have arrived, but not until they are copied back to the device.
  */
 #ifndef COD_CORE_COLLECTIVE_H
 #define COD_CORE_COLLECTIVE_H
@@ -29,11 +30,14 @@ typedef struct cod_collective_ops {
      */
     cod_status (*average_start)(cod_collective *collective, cod_buffer *buffer, size_t offset, size_t count,
                                 cod_event *ready, cod_reduction **out);
-    /** Whether wait() would not block; never blocks. A device's range is not to be touched before wait() even so. */
+    /**
+     * Whether wait() would return at once; never blocks. Even then, a range in a device's memory is not to be touched
+     * before wait().
+     */
     cod_status (*test)(cod_reduction *reduction, bool *done);
     /**
-     * Blocks the host until the average is there, or for a device on its way there, and frees the reduction; NULL is
-     * done already.
+     * Blocks the host until the average has arrived in host memory, or is queued to be copied to the device, and frees
+     * the reduction. NULL is done already.
      *
      * @param queue  its later work waits until the range holds the average, so that its use can be queued at once;
      *               other queues need an event of this one. NULL = the default queue. Without meaning for host memory.

@@ -1,9 +1,10 @@
 /**
  * @file
- * 64 bits that tell f32 values apart by their bits and places: what a delta's checksum says of the values that it is against.
+ * A 64-bit hash of f32 values and their positions. A delta's checksum includes the fingerprint of the values that it
+ * refers to.
  *
- * It is a sum over the pairs of values, so that the threads of a device find it in any order, which they cannot with XXH3.
- * Against faults, not against people who mean harm.
+ * The hash is a sum over pairs of values, so that the threads of a device can add the parts in any order, which XXH3
+ * does not allow. It protects against faults, not against attackers.
  */
 #ifndef COD_CORE_FINGERPRINT_H
 #define COD_CORE_FINGERPRINT_H
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The fingerprint that no values have: whoever computed it met a value that is not finite. */
+/** No values have this fingerprint. It means that a value is not finite. */
 #define COD_FINGERPRINT_NONE UINT64_C(0)
 
 /** Keys of pair p are p·STRIDE + FIRST modulo 2^32, with xxHash's primes. */
@@ -21,8 +22,9 @@
 #define COD_FINGERPRINT_HIGH_FIRST  UINT32_C(0x27D4EB2F)
 
 /**
- * One pair's part of the sum: the product of its values' bits, each combined with a key of its place (the hash NH: Black et al. 1999,
- * "UMAC", section 4, by exclusive or as XXH3 has it), plus the bits, which tell where a product is 0.
+ * One pair's part of the sum: the product of its values' bits, each combined with a key of its place (the hash NH:
+ * Black et al. 1999, "UMAC", section 4, by exclusive or as XXH3 has it), plus the bits themselves, which still count if
+ * the product is 0.
  *
  * @param bits  of the first value in the low half, of the second in the high half; of a last value alone, 0 in the high half
  * @param pair  0 = the first pair

@@ -3,7 +3,7 @@
 /** A product with what may stand beside it: halves of normalisations, an activation, or an activation's gradient. */
 typedef struct fused_pattern {
     cod_op_kind before, product, after; /**< before: the product's own kind where nothing may stand there */
-    size_t after_input;                 /**< of the op behind it: the input that the product makes */
+    size_t after_input;                 /**< index of the input of the op after it that is the product's output */
 } fused_pattern;
 
 static const fused_pattern patterns[] = {

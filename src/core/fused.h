@@ -1,9 +1,9 @@
 /**
  * @file
- * Which consecutive ops form one of the sequences of plan_create_fused(): the reading that compilers and backends
- * share.
+ * Which consecutive ops form one of the sequences of plan_create_fused(), as one function for compilers and backends.
  *
- * A backend's op_fuses() begins with it and only narrows it, by shapes, types and strides for which it has kernels.
+ * A backend's op_fuses() starts from this sequence and shortens it to the shapes, types and strides for which the
+ * backend has kernels.
  */
 #ifndef COD_CORE_FUSED_H
 #define COD_CORE_FUSED_H
@@ -23,8 +23,8 @@ typedef struct cod_fused {
 } cod_fused;
 
 /**
- * The longest documented sequence that the ops begin with. It looks at kinds, attributes, shapes, types, strides and at
- * which views are equal or overlap, and reads no buffer.
+ * The longest documented sequence at the beginning of the ops. It looks at kinds, attributes, shapes, types, strides
+ * and at which views are equal or overlap, and reads no buffer.
  */
 cod_fused cod_fused_sequence(const cod_op *ops, size_t count);
 

@@ -1,7 +1,7 @@
 /**
  * @file
- * f32 as 8-bit integers in blocks that share a scale, about a quarter of the bytes: the payload INT8 of core/chunk_format.h,
- * and what gradients are coded as inside a group.
+ * f32 as 8-bit integers in blocks that share a scale, about a quarter of the bytes: the INT8 payload of
+ * core/chunk_format.h, and the coding of gradients inside a group.
  */
 #ifndef COD_CORE_INT8_BLOCKS_H
 #define COD_CORE_INT8_BLOCKS_H

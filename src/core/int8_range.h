@@ -1,7 +1,7 @@
 /**
  * @file
- * The range that a convolution's input is given on 8-bit integers, chosen by how often each magnitude occurs in it: the rule of op RANGES
- * and of calibrating (infer/int8.h).
+ * The range of a convolution's input on 8-bit integers, chosen by how often each magnitude occurs in the input. Op
+ * RANGES and calibration (infer/int8.h) use this rule.
  */
 #ifndef COD_CORE_INT8_RANGE_H
 #define COD_CORE_INT8_RANGE_H
@@ -14,18 +14,19 @@ enum {
     COD_RANGE_STEPS = 64             /**< ranges are tried at these parts of the largest magnitude */
 };
 
-/** Errors up to so many times the least are near enough. */
+/** Errors up to this many times the least are accepted. */
 #define COD_RANGE_SLACK 1.25
 
 /**
- * The largest range whose mean squared error, of rounding within it and of what is cut off beyond, is at most 1.25 times the least.
+ * The largest range whose mean squared error is at most 1.25 times the least. The error comes from rounding inside the
+ * range and from clipping outside it.
  *
- * @param[in] counts  [COD_MAGNITUDES]; magnitudes that are not finite are passed over
+ * @param[in] counts  [COD_MAGNITUDES]; magnitudes that are not finite are ignored
  * @return 0 where all magnitudes are 0
  */
 float cod_int8_range_choose(const uint32_t *counts);
 
-/** As op RANGES gives it: the same, but NaN where a magnitude is not finite, and 1 where all are 0. */
+/** The same range as op RANGES returns it: NaN if a magnitude is not finite, 1 if all are 0. */
 float cod_int8_range_observed(const uint32_t *counts);
 
 #endif

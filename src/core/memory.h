@@ -18,7 +18,10 @@ static inline size_t cod_align_up(size_t bytes)
 /** Allocates zeroed bytes at a 64-byte boundary; *out is new, free it with cod_aligned_free(). Zero bytes give a valid pointer. */
 COD_MUST_CHECK cod_status cod_aligned_alloc(void **out, size_t bytes);
 void cod_aligned_free(void *memory);
-/** How many calls of cod_aligned_alloc() this thread has made: the same before and after what must not allocate. */
+/**
+ * How many times this thread has called cod_aligned_alloc(). Tests compare the count before and after code that must
+ * not allocate.
+ */
 size_t cod_aligned_alloc_count(void);
 
 /**

@@ -44,7 +44,7 @@ typedef struct cod_option {
     const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
     double min, max;            /**< INT, FLOAT, items of their lists, a CHOICE's argument; both 0 = any */
     const char *const *choices; /**< CHOICE: NULL-terminated, "name(k)" takes a whole number; or cod_option_auto */
-    const char *help;           /**< one sentence, with the unit */
+    const char *help;           /**< sentences, with the unit and what 0 or empty means */
 } cod_option;
 
 typedef struct cod_option_table {

@@ -29,29 +29,37 @@ bool cod_processors_overlap(const cod_processors *a, const cod_processors *b);
 
 /** The kernel's notation, such as "0-3,8". A set that does not fit into `bytes` ends in "...". */
 void cod_processors_format(const cod_processors *set, char *text, size_t bytes);
-/** Reads that notation up to the first character that is none of it. @return whether it was a set, not empty */
+/**
+ * Reads that notation up to the first character that does not belong to it. @return whether it was a set that is not
+ * empty
+ */
 bool cod_processors_parse(const char *text, cod_processors *set);
 
-/** What the calling thread may run on; empty when the system does not say. */
+/** The processors on which the calling thread may run; empty if the system does not say. */
 cod_processors cod_processors_allowed(void);
-/** Confines the calling thread, and those that it starts from now on. @return COD_ERR_IO when the system refuses */
+/**
+ * Confines the calling thread, and threads that it starts later, to the set. @return COD_ERR_IO when the system refuses
+ */
 COD_MUST_CHECK cod_status cod_processors_bind(const cod_processors *set);
 
 /** Number of cores that the processors belong to. @param folder COD_TOPOLOGY_FOLDER; other ones are for tests */
 int cod_processors_cores(const cod_processors *set, const char *folder);
 
 /**
- * One of `parts` disjoint parts of a set: whole cores, neighbours of one package where it can be, as many in each part as in
- * the others or one more. Where there are fewer cores than parts, their hardware threads are divided.
+ * One of `parts` disjoint parts of a set: whole cores, in one package if possible; the numbers of cores in two parts
+ * differ by one at most. If there are fewer cores than parts, the hardware threads of the cores are divided.
  *
- * @return whether there are enough; *out is the whole set when not
+ * @return whether there are enough; if not, *out is the whole set
  */
 bool cod_processors_part(const cod_processors *set, int part, int parts, const char *folder, cod_processors *out);
 
-/** Processors' worth of time that the control groups of this process grant it, rounded up; INT_MAX = no limit. */
+/** Processor time that the control groups of this process grant, in processors, rounded up; INT_MAX = no limit. */
 int cod_processors_quota(void);
 
-/** Threads with which this process computes fastest: one a core that it may use, within its quota; at least 1. */
+/**
+ * Number of threads with which this process computes fastest: one for each core that it may use, within its quota; at
+ * least 1.
+ */
 int cod_usable_threads(void);
 
 #endif

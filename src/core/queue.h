@@ -1,7 +1,7 @@
 /**
  * @file
- * Queues and events of any backend. Where a backend has none, they are NULL, work is done when its call returns, and
- * every event is reached: callers need not ask.
+ * Queues and events of any backend. If a backend has none, queues and events are NULL, work is done when its call
+ * returns, and every event counts as reached. Callers need not distinguish the cases.
  */
 #ifndef COD_CORE_QUEUE_H
 #define COD_CORE_QUEUE_H
@@ -16,8 +16,8 @@ void cod_queue_destroy(const cod_backend *backend, cod_queue *queue);
 COD_MUST_CHECK cod_status cod_queue_wait(const cod_backend *backend, cod_queue *queue, cod_event *event);
 
 /**
- * Blocks the host until all work of a queue is done (NULL: of the default queue). For clocks, which would otherwise time the queueing,
- * and not for steps.
+ * Blocks the host until all work of a queue is done (NULL: of the default queue). For timing, which would otherwise
+ * measure the queueing only; not for use in steps.
  */
 COD_MUST_CHECK cod_status cod_queue_finish(const cod_backend *backend, cod_device *device, cod_queue *queue);
 
@@ -36,14 +36,14 @@ bool cod_backend_runs_at_once(const cod_backend *backend);
 /** Whether the backend has captures: capture_begin() and what follows it. */
 bool cod_backend_records(const cod_backend *backend);
 
-/** Queues plans and copies in one queue and does nothing else, because a replay only repeats what was queued. */
+/** Queues plans and copies in one queue and does nothing else, because a replay repeats only queued work. */
 typedef cod_status (*cod_queue_work)(void *context);
 /**
- * Queues work. Where the backend has captures, the first call records it, and all calls run the recording; elsewhere
- * each call runs `work`.
+ * Queues work. If the backend has captures, the first call records the work, and every call runs the recording.
+ * Otherwise each call runs `work`.
  *
  * @param[in,out] recording  NULL before the first call; end it with cod_recording_destroy() before the plans and
- *                           buffers that the work uses. It stays NULL where recording failed
+ *                           buffers that the work uses. It stays NULL if recording failed
  */
 COD_MUST_CHECK cod_status cod_queue_replay(const cod_backend *backend, cod_device *device, cod_queue *queue,
                                            cod_queue_work work, void *context, cod_recording **recording);

@@ -1,10 +1,10 @@
 /**
  * @file
- * Data on its way between host and device, one way, while the device computes: a slot is copied in a queue of its own while programs,
- * in the device's default queue, use the one before.
+ * Transfers between host and device, in one direction, while the device computes: a slot is copied in a separate queue
+ * while programs in the device's default queue use the slot before it.
  *
- * Only backends with queues have slots. On those that run at once nothing is allocated, and of what follows cod_slots_init() only
- * cod_slots_write() may be called: it copies there and then.
+ * Only backends with queues have slots. For backends that run at once nothing is allocated, and after cod_slots_init()
+ * only cod_slots_write() may be called; it copies at once.
  */
 #ifndef COD_CORE_SLOTS_H
 #define COD_CORE_SLOTS_H
@@ -29,14 +29,14 @@ typedef struct cod_slots {
 COD_MUST_CHECK cod_status cod_slots_init(cod_slots *slots, const cod_backend *backend, cod_device *device,
                                          size_t bytes);
 /**
- * Slots that plans read where the host writes them, without a copy, by cod_slots_arrive() and cod_slots_release() alone. Only for a
- * backend with queues that maps host buffers.
+ * Mapped slots: plans read them where the host writes them, without a copy. Only cod_slots_arrive() and
+ * cod_slots_release() may be used with them. For backends with queues that map host buffers.
  */
 COD_MUST_CHECK cod_status cod_slots_init_mapped(cod_slots *slots, const cod_backend *backend, cod_device *device,
                                                 size_t bytes);
-/** Waits for copies that are under way, and for what reads mapped slots. */
+/** Waits for copies in progress, and for plans that read mapped slots. */
 void cod_slots_clear(cod_slots *slots);
-/** Of the host and of the device, all slots together. */
+/** Bytes of all slots together, on the host and on the device. */
 size_t cod_slots_bytes(const cod_slots *slots);
 
 /** Waits until the next slot may be written. @param[out] host  [bytes] to be written before cod_slots_send() */
@@ -57,20 +57,20 @@ COD_MUST_CHECK cod_status cod_slots_write(cod_slots *slots, const cod_view *view
                                           size_t count);
 
 /**
- * Lets work that is queued from now on read the opened slot, where cod_slots_view() says, up to cod_slots_release().
+ * Lets work that is queued from now on read the opened slot, at cod_slots_view(), until cod_slots_release().
  *
  * @param[out] slot  its number
  */
 COD_MUST_CHECK cod_status cod_slots_arrive(cod_slots *slots, size_t *slot);
-/** All work that reads the slot is queued: the next one may be opened. */
+/** Call this when all work that reads the slot is queued: the next slot may then be opened. */
 COD_MUST_CHECK cod_status cod_slots_release(cod_slots *slots);
 /** A dense view of slot `slot`, from byte `offset` of it on, as plans find it. */
 cod_view cod_slots_view(const cod_slots *slots, size_t slot, size_t offset, cod_dtype dtype, cod_shape shape);
 
-/** Queues the copy of a dense view to the next slot, as programs that were queued before leave it. */
+/** Queues the copy of a dense view to the next slot, after the programs that are queued already. */
 COD_MUST_CHECK cod_status cod_slots_receive(cod_slots *slots, const cod_view *view);
 /**
- * Waits for what the last cod_slots_receive() was given, or the one `back` calls before that.
+ * Waits for the data of the last cod_slots_receive(), or of the call `back` calls before it.
  *
  * @param      back  less than COD_SLOTS
  * @param[out] host  [bytes] valid until COD_SLOTS - `back` more calls of cod_slots_receive()

@@ -7,7 +7,10 @@
 
 #include <stddef.h>
 
-/** The middle value, of an even number the higher of the two; NaN of none. Sorts `values` [count], which hold no NaN. */
+/**
+ * The median; for an even count the higher of the two middle values; NaN if there are none. Sorts `values` [count],
+ * which must not contain NaN.
+ */
 double cod_median(double *values, size_t count);
 
 #endif

@@ -42,8 +42,8 @@ cod_status cod_fail_at(cod_status code, const char *file, int line, const char *
 cod_status cod_fail_prefix(cod_status code, const char *fmt, ...) COD_PRINTF(2, 3);
 
 /**
- * Notes that another rank has this thread's last failure for its own, or shares it, and says so: whoever ends the job can leave the
- * word to that rank. The thread's next failure is its own again. @return `code`
+ * Notes that another rank reports this thread's last failure, so that this rank need not report it when the job ends.
+ * The thread's next failure is its own again. @return `code`
  */
 cod_status cod_fail_said_elsewhere(cod_status code);
 bool cod_error_said_elsewhere(void);

@@ -61,11 +61,11 @@ static inline bool cod_view_is_dense(const cod_view *view)
 /** Bytes from the view's first element to one past its last. */
 size_t cod_view_span_bytes(const cod_view *view);
 
-/** Whether both name the same elements of the same buffer in the same way. */
+/** Whether both views have the same elements of the same buffer in the same layout. */
 bool cod_view_equal(const cod_view *a, const cod_view *b);
 
 /**
- * Whether any byte may belong to both. Slices of different channels of one tensor do not overlap; an absent view
+ * Whether any byte may belong to both views. Slices of different channels of one tensor do not overlap; an absent view
  * overlaps nothing.
  */
 bool cod_views_overlap(const cod_view *a, const cod_view *b);

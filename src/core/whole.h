@@ -2,7 +2,7 @@
  * @file
  * Whole numbers that arrive as doubles: from JSON, from a checkpoint's text, from flags.
  *
- * Casting a double to an integer type that cannot hold it is undefined in C, so what may be anything is asked first.
+ * Casting a double to an integer type that cannot hold it is undefined in C, so numbers from outside are checked first.
  */
 #ifndef COD_CORE_WHOLE_H
 #define COD_CORE_WHOLE_H

@@ -2,8 +2,8 @@
  * @file
  * One direction of a convolution with a stride, as phases of stride 1.
  *
- * Of a kernel's positions, every stride-th meets every stride-th pixel of x: phase p has the pixels stride·u + p, which the
- * positions first_k + stride·t meet. Output i takes, of position t, pixel u = i + t - pad.
+ * Every stride-th position of the kernel meets every stride-th pixel of x: phase p has the pixels stride·u + p, which
+ * meet the positions first_k + stride·t. For output i, position t reads pixel u = i + t - pad.
  */
 #ifndef COD_CPU_AXIS_INTERNAL_H
 #define COD_CPU_AXIS_INTERNAL_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 typedef struct cpu_axis {
-    int64_t first_k, taps; /**< taps may be 0 where the kernel is smaller than the stride */
+    int64_t first_k, taps; /**< taps may be 0 if the kernel is smaller than the stride */
     int64_t pad;
     int64_t pixels; /**< of x */
 } cpu_axis;

@@ -1,6 +1,6 @@
 /**
  * @file
- * What the processor gives at most, for benches: every figure of a step is read against these, taken in the same run.
+ * Peak figures of the processor, for benches: every figure of a step is compared with these, measured in the same run.
  */
 #ifndef COD_CPU_BENCH_H
 #define COD_CPU_BENCH_H
@@ -16,12 +16,12 @@
  */
 COD_MUST_CHECK cod_status cod_cpu_bench_peak(cod_device *device, cod_dtype dtype, double *gflops);
 
-/** Memory's rate under y = a + 3·b over 256 MiB in all, read and written bytes counted once; 1e9 bytes a second. */
+/** Memory bandwidth of y = a + 3·b over 256 MiB in all, counting read and written bytes once; 1e9 bytes a second. */
 COD_MUST_CHECK cod_status cod_cpu_bench_bandwidth(cod_device *device, double *gbytes);
 
 /**
- * Times the convolution of `op` (CONV2D or one of its gradients; its views' memory is not used) alone, in the layouts that
- * oneDNN likes best.
+ * Times the convolution of `op` (CONV2D or one of its gradients; its views' memory is not used) alone, in the layouts
+ * that oneDNN prefers.
  *
  * @param[out] ms  median of `repeats` runs, after two for warming up
  */

@@ -22,19 +22,21 @@
  * and by ours of bf16 views, which configure a thread's tiles for each of their tasks and release them.
  * Packed weights are opaque bytes; the parity tests run on AMX where ctest finds it.
  *
- * Convolutions. Several implementations may be able to do one; which is fastest on this processor is timed when a plan is made, for
- * at most a second in all, and remembered in ~/.cache/codistill/convolutions.txt (XDG_CACHE_HOME). Deterministic plans, and all with
- * cod_device_options.no_autotune, take a fixed choice. COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|phased|onednn forces one
- * wherever it fits, `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for
- * f32 alone, takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
+ * Convolutions. Several implementations may be able to compute one. When a plan is made, they are timed on this
+ * processor, for at most a second in all, and the fastest is remembered in ~/.cache/codistill/convolutions.txt
+ * (XDG_CACHE_HOME). Deterministic plans, and all with cod_device_options.no_autotune, take a fixed choice.
+ * COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|phased|onednn forces one wherever it fits, `fixed` is
+ * no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for f32 alone,
+ * takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
  *
- * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, and are refused without; supports(COD_S8) tells. oneDNN computes them near
- * the processor's peak (Zen 4, 3x3 64 -> 64: 450 of 466 GOP/s), but for those to few channels, which narrow.c does. Their results are
- * the same for any number of threads.
+ * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, and are refused without these; see supports(COD_S8).
+ * oneDNN computes them near the processor's peak (Zen 4, 3x3 64 -> 64: 450 of 466 GOP/s), except those with few output
+ * channels, which narrow.c computes. Their results are the same for any number of threads.
  *
- * Threads. A device computes with OpenMP teams of one size, fixed when it is opened: `threads`, or as many as OpenMP grants
- * (OMP_THREAD_LIMIT), with a warning. Each call sets the calling thread's OpenMP team size and switches dynamic teams off; a call
- * that would get a smaller team all the same, as inside a parallel region, fails with COD_ERR_ARGUMENT.
+ * Threads. A device computes with OpenMP teams of one size, fixed when it is opened: `threads`, or as many as OpenMP
+ * grants (OMP_THREAD_LIMIT), with a warning. Each call sets the calling thread's OpenMP team size and switches dynamic
+ * teams off; a call that would still get a smaller team, for example inside a parallel region, fails with
+ * COD_ERR_ARGUMENT.
  */
 #ifndef COD_CPU_CPU_H
 #define COD_CPU_CPU_H

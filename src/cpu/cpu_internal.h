@@ -1,6 +1,6 @@
 /**
  * @file
- * What the files of the CPU backend share: the device, the plan, and how work is cut into pieces for threads.
+ * What the files of the CPU backend share: the device, the plan, and how work is divided among threads.
  */
 #ifndef COD_CPU_INTERNAL_H
 #define COD_CPU_INTERNAL_H
@@ -25,15 +25,15 @@ typedef struct cpu_tuned cpu_tuned;
 
 struct cod_device {
     int threads;
-    bool amx; /**< may be used: oneDNN has asked the kernel for it */
+    bool amx; /**< AMX may be used, because oneDNN has requested it from the kernel */
     bool native_bf16, native_int8;
     const cpu_kernels *kernels;
     cpu_onednn *onednn;
     char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
     size_t scratch_bytes;
-    const cpu_candidate *forced; /**< for every convolution that it fits; NULL = none */
+    const cpu_candidate *forced; /**< candidate forced for every convolution that it fits; NULL = none */
     bool no_autotune, tune_read;
-    cpu_tuned *tuned; /**< what was timed, now or in earlier runs */
+    cpu_tuned *tuned; /**< timings, of this run and of earlier ones */
     double tune_spent_s;
     char description[160];
 };
@@ -60,7 +60,7 @@ COD_MUST_CHECK cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes);
 /** Allocates the plan's zeroed state. */
 COD_MUST_CHECK cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes);
 
-/** A thread's part of scratch, behind what all share. */
+/** A thread's part of the scratch memory, which follows the shared part. */
 static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes, size_t thread_bytes, int thread)
 {
     return plan->device->scratch + shared_bytes + (size_t)thread * thread_bytes;
@@ -91,9 +91,12 @@ bool cpu_winograd4_preferred(const cod_op *op);
 bool cpu_strided_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_phased() can do it. */
 bool cpu_phased_fits(const cod_device *device, const cod_op *op);
-/** Columns of the second operand that cpu_kernels.product() computes at a time, so that they are best beside each other. */
+/**
+ * Number of columns of the second operand that cpu_kernels.product() computes at a time; store these columns side by
+ * side.
+ */
 int64_t cpu_product_panel(const cod_device *device);
-/** Whether cpu_plan_narrow() can do it, and it has so few channels on one side that it should. */
+/** Whether cpu_plan_narrow() can compute it and should, because it has few channels on one side. */
 bool cpu_narrow_fits(const cod_device *device, const cod_op *op);
 cod_status cpu_plan_norm_train(cod_plan *plan);
 cod_status cpu_plan_norm_apply(cod_plan *plan);
@@ -120,9 +123,9 @@ cod_status cpu_plan_fill(cod_plan *plan);
 cod_status cpu_plan_magnitudes(cod_plan *plan);
 cod_status cpu_plan_ranges(cod_plan *plan);
 
-/** What a CONV2D with attr.int8_range takes from its parameters when it is prepared. */
+/** Values that a CONV2D with attr.int8_range computes from its parameters when it is prepared. */
 typedef struct cpu_int8 {
-    float *factors; /**< [O] what sums are multiplied with; not 0, so that a bias can be divided by it */
+    float *factors; /**< [O] factors of the sums; not 0, so that the bias can be divided by them */
     float *bias;    /**< [O] the bias, divided by them */
     float slope;    /**< PReLU's, where it has one */
 } cpu_int8;
@@ -131,7 +134,7 @@ typedef struct cpu_int8 {
 COD_MUST_CHECK cod_status cpu_int8_create(const cod_plan *plan, cpu_int8 **out);
 /** Rounds the weights to whole numbers, OHWI; false where neither factors nor slope changed. */
 bool cpu_int8_round(const cod_plan *plan, cpu_int8 *int8, float *integers);
-/** What x is multiplied with before it is rounded. */
+/** The factor of x before rounding. */
 float cpu_int8_input_factor(const cod_op *op);
 
 /** Reads COD_CPU_CONVOLUTION; see cpu.h. */
@@ -139,7 +142,7 @@ COD_MUST_CHECK cod_status cpu_convolution_force(cod_device *device);
 
 /**
  * The fastest of the candidates, as known or timed.
- * @param[in,out] chosen  in: what is taken where the time for timing is spent
+ * @param[in,out] chosen  in: the choice if the time limit for timing is used up
  */
 COD_MUST_CHECK cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
                                    size_t count, const cpu_candidate **chosen);
@@ -151,17 +154,17 @@ void cpu_tune_clear(cod_device *device);
  */
 void cpu_bias_gradient(const cod_plan *plan);
 
-/** The kernels' instruction set and oneDNN's, as found or as COD_CPU_ISA says; see cpu.h. */
+/** Chooses the instruction sets of the kernels and of oneDNN: the processor's, or that of COD_CPU_ISA; see cpu.h. */
 COD_MUST_CHECK cod_status cpu_isa_choose(cpu_isa *kernels, cpu_isa *library);
 
-/** How many of `wanted` threads OpenMP gives, with a warning where it is fewer. */
+/** Number of threads that OpenMP gives when asked for `wanted`; warns if it is fewer. */
 int cpu_grant_threads(int wanted);
 
 /**
  * Makes oneDNN take this many threads from now on; OpenMP's count belongs to the calling thread, so each entry sets it anew.
  *
- * A primitive divides its work among the threads it was made for, and run with fewer it leaves parts out or waits for ever.
- * So this fails with COD_ERR_ARGUMENT where the next team would be smaller.
+ * A primitive divides its work among the threads for which it was made; with fewer threads it would omit parts or wait
+ * for ever. This function therefore fails with COD_ERR_ARGUMENT if the next team would be smaller.
  */
 COD_MUST_CHECK cod_status cpu_use_threads(int threads);
 
@@ -206,7 +209,7 @@ static inline bool cpu_present(const cod_view *view)
     return view->buffer != NULL;
 }
 
-/** Whether products can take this type as it is. */
+/** Whether products can read this type directly. */
 static inline bool cpu_multiplies(const cod_device *device, cod_dtype dtype)
 {
     return dtype == COD_F32 || (dtype == COD_BF16 && device->kernels->dots_bf16);
@@ -233,8 +236,8 @@ static inline cpu_rows cpu_rows_from(cpu_rows rows, int64_t first)
 }
 
 /**
- * Several views of one shape as pixels × channels. Where all are dense and channels do not matter, rows are made 64 long
- * (with one shorter row at the end), which suits vectors better than 3 channels.
+ * Several views of one shape as pixels × channels. If all are dense and channels do not matter, rows have 64 elements
+ * (the last row may be shorter), which suits vectors better than 3 channels.
  */
 typedef struct cpu_grid {
     int64_t pixels, channels;
@@ -252,13 +255,13 @@ static inline cpu_rows cpu_grid_rows(const cpu_grid *grid, const cod_view *view)
     return rows;
 }
 
-/** The activation as the kernels take it. */
+/** The activation in the form that the kernels use. */
 cpu_activation cpu_activation_of(const cod_op_attr *attr);
 
-/** Fills slope[padded C] as the kernels want it: 1 for none, 0 for ReLU, the leak, or the learnt values. */
+/** Fills slope[padded C] for the kernels: 1 for no activation, 0 for ReLU, the leak, or the learnt values. */
 void cpu_fill_slope(float *slope, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
 
-/** The activation alone, as kernels take it after a normalisation: fills vectors[3·padded C]. */
+/** The activation alone, in the form that kernels use after a normalisation: fills vectors[3·padded C]. */
 cpu_affine cpu_fill_activation(float *vectors, int64_t channels, const cod_op_attr *attr, const cod_view *learnt);
 
 /** A CONV2D's bias (zeros where it has none) and activation, for cpu_biased_from(): fills vectors[4·padded C]. */

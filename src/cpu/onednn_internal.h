@@ -1,6 +1,6 @@
 /**
  * @file
- * Convolutions of oneDNN on NHWC images, and nothing else of it: the only face of the library inside the backend.
+ * Convolutions of oneDNN on NHWC images: the backend uses nothing else of the library.
  *
  * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI. A forward convolution
  * whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a factor for each output,
@@ -24,7 +24,7 @@ typedef struct cpu_image {
     cod_shape shape;
     int64_t pixel_stride;
     cod_dtype dtype;
-    bool any_layout; /**< for benches: not NHWC but what oneDNN likes best */
+    bool any_layout; /**< for benches: not NHWC but the layout that oneDNN prefers */
 } cpu_image;
 
 /** x and y are the forward convolution's input and output in every direction. */
@@ -41,7 +41,7 @@ typedef struct cpu_conv_problem {
     int lanes;            /**< how many threads may execute it at once */
 } cpu_conv_problem;
 
-/** What a created convolution is like. */
+/** Properties of a created convolution. */
 typedef struct cpu_conv_info {
     size_t packed_bytes;  /**< of the weights or their gradient */
     size_t scratch_bytes; /**< for one lane */
@@ -65,7 +65,10 @@ const char *cpu_isa_name(cpu_isa isa);
 COD_MUST_CHECK cod_status cpu_onednn_limit(cpu_isa isa);
 /** The widest set that oneDNN may use. */
 cpu_isa cpu_onednn_isa(void);
-/** Whether it may use one that sums products of 8-bit integers exactly; without, it halves weights to keep 16-bit sums in range. */
+/**
+ * Whether oneDNN may use a set that sums products of 8-bit integers exactly; without one, it halves weights to keep
+ * 16-bit sums in range.
+ */
 bool cpu_onednn_has_int8(void);
 
 COD_MUST_CHECK cod_status cpu_onednn_create(cpu_onednn **out);

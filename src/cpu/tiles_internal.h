@@ -9,7 +9,7 @@
  * multiplied with those zeros, so it makes all taps of its channel NaN, where the formula leaves out those whose
  * window does not reach it.
  *
- * Sums are f32. As the instruction has it, numbers below the least normal one count as zero.
+ * Sums are f32. The instruction treats numbers below the smallest normal one as zero.
  */
 #ifndef COD_CPU_TILES_INTERNAL_H
 #define COD_CPU_TILES_INTERNAL_H
@@ -35,8 +35,8 @@ typedef struct cpu_tile_product {
 } cpu_tile_product;
 
 /**
- * Configures and releases the calling thread's tiles, before and after its products. The process must have been given
- * AMX by the kernel (device->amx). `rows`, at most 16, are those of first operands and of sums.
+ * Configures and releases the calling thread's tiles, before and after its products. The kernel must have granted AMX
+ * to the process (device->amx). `rows`, at most 16, are those of first operands and of sums.
  */
 void cpu_tile_begin(int rows);
 void cpu_tile_end(void);

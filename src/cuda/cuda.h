@@ -4,9 +4,9 @@
  *
  * Activations may be f32 or bf16 (products accumulated in f32); parameters, statistics and their gradients are f32.
  * Queues are streams, recordings are graphs. The results of a plan are the same each time it runs on the same kind of
- * GPU, whether its op asks for that or not: sums are added in a fixed order. Two plans of one op may be different
- * implementations of it, which add in different orders: convolutions and linear layers are timed by our kernels,
- * cuDNN's and cuBLASLt's, where these are installed, and the fastest is taken; not so where an op is deterministic,
+ * GPU, even if its op does not require it, because sums have a fixed order. But two plans of one op may use different
+ * implementations, which sum in different orders: for convolutions and linear layers, our kernels, cuDNN's and
+ * cuBLASLt's, if these are installed, are timed, and the fastest is used. This is not done if an op is deterministic,
  * or the device was opened with no_autotune (tuner.cuh).
  */
 #ifndef COD_CUDA_CUDA_H

@@ -2,8 +2,9 @@
  * @file
  * What the files of the CUDA backend share: its objects, and how plans are made and launch kernels.
  *
- * A kind of op has a *maker*, which looks at a plan's op, chooses kernels, and sets what the plan runs. A fused sequence of ops has one,
- * too (fused.cu). A plan has the memory that its kernels need between them, so plans of two queues never meet in it.
+ * Each kind of op has a *maker*, which examines a plan's op, chooses kernels, and sets what the plan runs. Fused
+ * sequences of ops have makers, too (fused.cu). Each plan has its own memory for intermediate results of its kernels,
+ * so plans of two queues never share it.
  */
 #ifndef COD_CUDA_CUDA_INTERNAL_H
 #define COD_CUDA_CUDA_INTERNAL_H
@@ -24,22 +25,26 @@ struct rounded_list;
 
 struct cod_device {
     int ordinal, multiprocessors;
-    size_t shared_bytes; /**< that a block may have */
-    size_t allocated;    /**< bytes of buffers and of plans' memory that live */
+    size_t shared_bytes; /**< largest shared memory of a block */
+    size_t allocated;    /**< bytes of existing buffers and of plans' memory */
     cudaStream_t stream; /**< the default queue */
-    bool chains;         /**< launches may have programmatic edges */
+    bool chains;         /**< whether launches may have programmatic edges */
     cudaStream_t
-        chain; /**< the stream whose last work is a kernel, which the next may have such an edge from; NULL = none */
+        chain; /**< the stream whose last work is a kernel to which the next kernel may have such an edge; NULL = none */
     bool no_autotune;
     cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
-    char gpu[448];     /**< its name and what the driver is */
-    /** Of the GPU's identity, as `nvidia-smi -L` begins it: GPUs are numbered anew in each process that sees a part of them. */
+    char gpu[448];     /**< name of the GPU, and its driver */
+    /**
+     * First bytes of the GPU's UUID, as in `nvidia-smi -L`, because processes that see only some GPUs number them
+     * differently.
+     */
     unsigned char id[4];
     char description[1280];
-    cuda_rounded *rounded;        /**< weights in bf16 that plans share (rounded.cuh) */
-    rounded_list *updated_copies; /**< those that updates write, in the device's memory; NULL until one is wanted */
-    cuda_scratch *scratches;      /**< that gradients of weights share (scratch.cuh) */
-    uint64_t preparations;        /**< calls of plans_prepare() */
+    cuda_rounded *rounded; /**< weights in bf16 that plans share (rounded.cuh) */
+    rounded_list *
+        updated_copies; /**< list, in the device's memory, of the copies that updates write; NULL until one is needed */
+    cuda_scratch *scratches; /**< scratch memory that weight gradients share (scratch.cuh) */
+    uint64_t preparations;   /**< number of calls of plans_prepare() */
 };
 
 struct cod_queue {
@@ -57,7 +62,7 @@ struct cod_recording {
     cudaGraphExec_t graph;
 };
 
-/** `base` is what callers see; its `host` is NULL but in pinned memory. */
+/** A buffer; callers see `base`, whose `host` is NULL except in pinned memory. */
 struct cuda_buffer {
     cod_buffer base;
     void *memory;
@@ -68,23 +73,23 @@ typedef void cuda_pack_kernel(cuda_pack_list list);
 
 /** How plans_prepare() packs a plan's weights, in one launch with those of other plans by the same kernel (pack.cuh). */
 struct cuda_packing {
-    const void *how; /**< what the kernels read, in the device's memory; NULL = nothing to pack */
+    const void *how; /**< arguments of the kernels, in the device's memory; NULL = nothing to pack */
     cuda_pack_kernel *kernel;
-    unsigned blocks;          /**< of `kernel`, of CUDA_THREADS each */
-    cuda_pack_kernel *scales; /**< runs before, in blocks of a warp; NULL = nothing */
+    unsigned blocks;          /**< number of blocks of `kernel`, with CUDA_THREADS threads each */
+    cuda_pack_kernel *scales; /**< kernel that runs before `kernel`, in blocks of a warp; NULL = none */
     unsigned scale_blocks;
 };
 
 struct cod_plan {
     cod_device *device;
-    cod_op *ops; /**< [count], one after the other; one where nothing is fused */
+    cod_op *ops; /**< [count] consecutive ops; one if nothing is fused */
     size_t count;
     char label[96]; /**< the op's kind and name, or the first one's of a fused sequence, for profilers and messages */
     cuda_packing packing;
     cod_status (*run)(const cod_plan *plan, cudaStream_t stream);
-    void (*clear)(const cod_plan *plan); /**< ends what `state` holds, before it is freed; NULL = nothing to do */
-    void *state;                         /**< the maker's, of the host; free() */
-    void *memory;                        /**< of the device, zeroed when the plan is made; NULL = none */
+    void (*clear)(const cod_plan *plan); /**< releases members of `state` before it is freed; NULL = nothing to do */
+    void *state;                         /**< host memory of the maker; free() */
+    void *memory;                        /**< device memory, zeroed when the plan is made; NULL = none */
     size_t bytes;                        /**< of `memory` */
     cuda_rounded *rounded[2];            /**< weights and a bias that plans_prepare() rounds for it; NULL = none */
 };
@@ -106,8 +111,8 @@ static inline cudaStream_t cuda_stream(const cod_device *device, const cod_queue
 /**
  * describe.cu: sets the device's `gpu` and `id`.
  *
- * @param driver_file  where the driver's kernel module says its version, which is left out where it cannot be read: cudaDriverGetVersion()
- *                     gives the CUDA version alone, which several drivers share
+ * @param driver_file  file with the version of the driver's kernel module, which is left out if it cannot be read.
+ *                     cudaDriverGetVersion() gives only the CUDA version, which several drivers share
  */
 void cuda_describe_gpu(cod_device *device, const cudaDeviceProp *properties, const char *driver_file);
 
@@ -127,9 +132,9 @@ void cuda_recording_destroy(cod_recording *recording);
 
 /** Zeroed memory of the host for the maker's choices. */
 COD_MUST_CHECK cod_status cuda_plan_state(cod_plan *plan, size_t bytes);
-/** Memory of the device between the plan's kernels; once, by the maker. */
+/** Allocates device memory for intermediate results of the plan's kernels; to be called once, by the maker. */
 COD_MUST_CHECK cod_status cuda_plan_memory(cod_plan *plan, size_t bytes);
-/** Undoes what a maker did, so that another one may follow. Waits for queued work of the plan. */
+/** Undoes the work of a maker, so that another maker can be tried. Waits for queued work of the plan. */
 void cuda_plan_clear(cod_plan *plan);
 /** Zeroed memory of the device; cudaFree(). */
 COD_MUST_CHECK cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out);
@@ -142,25 +147,31 @@ COD_MUST_CHECK cod_status cuda_memory_write(cod_device *device, void *target, co
 COD_MUST_CHECK cod_status cuda_plan_write(const cod_plan *plan, void *target, const void *source, size_t bytes);
 
 /**
- * pack.cu: what plans_prepare() does. Queues the packing of all plans that have one, with a launch for each kernel that packs, and the
- * rounding of weights.
+ * pack.cu: implements plans_prepare(). Queues the packing of all plans that need it, with one launch for each packing
+ * kernel, and the rounding of weights.
  *
  * @param updated  see plans_prepare_updated()
  */
 COD_MUST_CHECK cod_status cuda_pack_plans(cod_plan *const *plans, size_t count, bool updated, cudaStream_t stream);
-/** rounded.cu: rounds what the plans read so, once for all that share it, and not what an update wrote. */
+/**
+ * rounded.cu: rounds the weights that the plans read in bf16, once for all plans that share them, except those that an
+ * update has written.
+ */
 COD_MUST_CHECK cod_status cuda_rounded_prepare(cod_plan *const *plans, size_t count, bool updated, cudaStream_t stream);
-/** rounded.cu: frees the copies that no other plan has. */
+/** rounded.cu: frees the copies that no other plan uses. */
 void cuda_rounded_release(cod_plan *plan);
 
 typedef cod_status cuda_maker(cod_plan *plan);
 cuda_maker cuda_make_convolution;
-/** Weight gradients of layers for which cuda_gradients_fuse() says that one plan has them all; or of one layer. */
+/** Makes a plan of the weight gradients of several layers that cuda_gradients_fuse() combines, or of one layer. */
 cuda_maker cuda_make_gradients;
-/** Whether the first two ops are a product and an activation or its gradient behind it, for one plan: 2, else 1. */
+/**
+ * 2 if the first two ops are a product and a following activation, or an activation's gradient, that can be one plan;
+ * else 1.
+ */
 size_t cuda_joined_fuses(const cod_device *device, const cod_op *ops, size_t count);
 cuda_maker cuda_make_joined;
-/** How many of the ops, from the first on, are weight gradients that one plan computes; see op_fuses(). */
+/** Number of ops, from the first on, that are weight gradients and can be one plan; see op_fuses(). */
 size_t cuda_gradients_fuse(const cod_device *device, const cod_op *ops, size_t count);
 cuda_maker cuda_make_norm_train, cuda_make_norm_inference, cuda_make_norm_backward, cuda_make_norm_inference_backward,
     cuda_make_fold_norm;
@@ -173,7 +184,7 @@ cuda_maker cuda_make_turn, cuda_make_mix, cuda_make_pixel_shuffle, cuda_make_pix
 cuda_maker cuda_make_quantise, cuda_make_dequantise, cuda_make_magnitudes, cuda_make_ranges;
 cuda_maker cuda_make_loss, cuda_make_grad_norm, cuda_make_optimiser, cuda_make_ema;
 
-/** Fails with words for a user unless every present view has a type that kernels know. */
+/** Fails with a message for users unless the kernels support the types of all views that are present. */
 COD_MUST_CHECK cod_status cuda_types_check(const cod_op *op);
 /** Makes a plan of `count` ops; `what` names the plan in messages. */
 COD_MUST_CHECK cod_status cuda_plan_create(cod_device *device, const cod_op *ops, size_t count, cuda_maker *make,
@@ -187,8 +198,8 @@ cod_status cuda_plan_run(cod_plan *plan, cod_queue *queue);
 void cuda_plan_destroy(cod_plan *plan);
 
 /**
- * How many of the ops, from the first on, a kernel takes together; 1 = it takes none. Reads no buffer: only kinds, attributes, shapes,
- * types, strides and which views are equal or present count.
+ * Number of ops, from the first on, that a kernel can run as one; 1 = it cannot combine any. Reads no buffer: only
+ * kinds, attributes, shapes, types, strides and which views are equal or present count.
  */
 typedef size_t cuda_recogniser(const cod_device *device, const cod_op *ops, size_t count);
 /* conv3.cu */
@@ -200,8 +211,8 @@ size_t cuda_op_fuses(cod_device *device, const cod_op *ops, size_t count);
 cod_status cuda_plan_create_fused(cod_device *device, const cod_op *ops, size_t count, cod_plan **out);
 
 /**
- * Lets a kernel have this much dynamic shared memory; without, 48 KiB are the most. The last limit counts for all plans that run it:
- * where their sizes differ, it is the device's.
+ * Allows a kernel this much dynamic shared memory; without this call the limit is 48 KiB. The last limit applies to all
+ * plans that run the kernel; if their sizes differ, set the device's limit.
  */
 template <typename... P> COD_MUST_CHECK cod_status cuda_allow_shared(void (*kernel)(P...), size_t bytes)
 {
@@ -209,10 +220,10 @@ template <typename... P> COD_MUST_CHECK cod_status cuda_allow_shared(void (*kern
 }
 
 /**
- * Queues a kernel. It may start when all that the stream has before it is done.
+ * Queues a kernel. It starts when all earlier work of the stream is done.
  *
  * @param threads       of a block, a multiple of 32
- * @param shared_bytes  of dynamic shared memory; above 48 KiB after cuda_allow_shared() alone
+ * @param shared_bytes  of dynamic shared memory; above 48 KiB only after cuda_allow_shared()
  */
 template <typename... P, typename... A>
 COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...), dim3 blocks, unsigned threads,
@@ -227,10 +238,10 @@ COD_MUST_CHECK cod_status cuda_launch(cudaStream_t stream, void (*kernel)(P...),
 }
 
 /**
- * The same with a programmatic edge, for a kernel that calls chain_wait(): it may start as soon as the kernel before it in the stream
- * releases it. The first kernel after a cuda_chain_end() gets no such edge, and starts when all that is before it is done. So
- * cuda_chain_end() is called where other work than a kernel is queued, and at packing: kernels may read packed weights before
- * chain_wait().
+ * The same with a programmatic edge, for a kernel that calls chain_wait(): it may start as soon as the kernel before it
+ * in the stream releases it. The first kernel after a cuda_chain_end() gets no such edge, and starts when all earlier
+ * work is done. So cuda_chain_end() is called whenever work other than a kernel is queued, and at packing: kernels may
+ * read packed weights before chain_wait().
  */
 template <typename... P, typename... A>
 COD_MUST_CHECK cod_status cuda_launch_chained(cod_device *device, cudaStream_t stream, void (*kernel)(P...),
@@ -250,7 +261,7 @@ COD_MUST_CHECK cod_status cuda_launch_chained(cod_device *device, cudaStream_t s
     return COD_CUDA(cudaLaunchKernelEx(&config, kernel, P(arguments)...));
 }
 
-/** The next kernel of any stream waits for all that is before it. */
+/** Makes the next kernel of any stream wait for all earlier work. */
 static inline void cuda_chain_end(cod_device *device)
 {
     device->chain = nullptr;

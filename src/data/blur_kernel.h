@@ -1,7 +1,7 @@
 /**
  * @file
- * Kernels that blur: the seven families of Real-ESRGAN's degradations (Wang et al. 2021, section 3.1 and appendix A), by the
- * formulas of BasicSR's degradations.py, so that its users' ranges mean the same here.
+ * Kernels that blur: the seven families of Real-ESRGAN's degradations (Wang et al. 2021, section 3.1 and appendix A),
+ * by the formulas of BasicSR's degradations.py, so that ranges from BasicSR mean the same here.
  *
  * With d² = xᵀ Σ⁻¹ x, where Σ has the standard deviations sigma_x and sigma_y along axes turned by theta, a weight before
  * normalisation is exp(-d²/2) (Gaussian), exp(-(d²)^beta / 2) (generalised Gaussian; Liu et al. 2020), 1 / (1 + (d²)^beta)
@@ -27,7 +27,7 @@ typedef enum cod_blur_family {
     COD_BLUR_FAMILIES,
 } cod_blur_family;
 
-/** BasicSR's names, as in `kernel_list`: iso, aniso, …; the last is sinc, which is chosen by probabilities of its own. */
+/** BasicSR's names, as in `kernel_list`: iso, aniso, …; the last is sinc, which has separate probabilities. */
 extern const char *const cod_blur_family_names[COD_BLUR_FAMILIES + 1];
 
 /** Whether a family's kernels have two standard deviations and an angle. */
@@ -39,7 +39,7 @@ static inline bool cod_blur_is_anisotropic(cod_blur_family family)
 typedef struct cod_blur {
     cod_blur_family family;
     int side;                /**< pixels, odd, at most COD_BLUR_MAX_SIDE */
-    double sigma_x, sigma_y; /**< pixels; the iso families read the first alone */
+    double sigma_x, sigma_y; /**< pixels; the iso families read only the first */
     double theta;            /**< radians; aniso families */
     double beta;             /**< generalised and plateau */
     double cutoff;           /**< radians a pixel; sinc */
@@ -60,7 +60,9 @@ typedef struct cod_blur_kernel {
  */
 void cod_blur_weights(const cod_blur *blur, double *weights);
 
-/** The same, to filter with: rings of weights at its rim are left out that together move no 8-bit pixel by 1/20. */
+/**
+ * Makes a kernel to filter with: the same weights without the outer rings that together change no 8-bit pixel by 1/20.
+ */
 void cod_blur_kernel_init(cod_blur_kernel *kernel, const cod_blur *blur);
 
 #endif

@@ -1,4 +1,7 @@
-/* Windows bitmaps without compression (BITMAPCOREHEADER to BITMAPV5HEADER, [MS-WMF] 2.2.2), as scanners and old programs write them. */
+/*
+ * Reads Windows bitmaps without compression (BITMAPCOREHEADER to BITMAPV5HEADER, [MS-WMF] 2.2.2), as scanners and old
+ * programs write them.
+ */
 #include "data/image_internal.h"
 
 #include <stdlib.h>

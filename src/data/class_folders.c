@@ -1,4 +1,7 @@
-/* Photographs in one subfolder a class, as Intel Image Classification, ImageNet and torchvision's ImageFolder have them. */
+/*
+ * Photographs in one subfolder for each class, as in Intel Image Classification, ImageNet and torchvision's
+ * ImageFolder.
+ */
 #include "core/hash.h"
 #include "core/log.h"
 #include "data/examples_internal.h"
@@ -145,7 +148,7 @@ cod_status cod_photograph_read(const cod_examples *examples, size_t index, uint8
     return COD_OK;
 }
 
-/** What a thread that fills the block works with. */
+/** Data of the threads that fill the block. */
 typedef struct filling {
     const cod_examples *examples;
     uint8_t *broken, *pixels;
@@ -220,7 +223,7 @@ cod_status cod_class_folders_read(const cod_data_options *options, bool report, 
     out->test_begin = test_begin;
     for (size_t i = 0; i < out->count; i++)
         out->labels[i] = (uint32_t)out->files.items[i].root;
-    /* What training crops at random, validation takes from the middle. */
+    /* Training crops at random; validation takes the middle. */
     out->height = out->width = options->size + options->size / MARGIN_PARTS;
     out->channels = 3;
     COD_TRY(take_photographs(options, report, out));

@@ -6,7 +6,7 @@
 
 enum { TURNS = 8, MIRRORED_X = 1, MIRRORED_Y = 2, TRANSPOSED = 4, RGB = 3 };
 
-/** Where a turned crop's elements lie in its picture. */
+/** Positions of a turned crop's elements in its picture. */
 typedef struct walk {
     int64_t corner, across, down;
 } walk;
@@ -73,7 +73,7 @@ static void drawn_clear(drawn *d)
     cod_pair_clear(&d->pair);
 }
 
-/** Where what is degraded begins: `before` pixels ahead of the crop, but inside the picture where it is large enough. */
+/** Start of the degraded part: `before` pixels ahead of the crop, but inside the picture if it is large enough. */
 static int64_t begin(int64_t crop, int64_t before, int64_t side, int64_t whole)
 {
     const int64_t wanted = crop - before, last = whole - side;
@@ -96,7 +96,7 @@ static cod_status sharpen(const cod_crops *crops, int64_t left, int64_t top, int
     return cod_sharpen(crops->sharpener, &region, &d->sharpened);
 }
 
-/** Degrades the crop's surroundings. @param corner  goes on after the crop's own corner */
+/** Degrades the crop's surroundings. @param corner random numbers, after the crop's own corner was drawn */
 static cod_status degrade(const cod_crops *crops, const cod_sample_place *place, cod_rng *corner, drawn *d)
 {
     const int64_t scale = cod_dataset_scale(crops->dataset);

@@ -16,15 +16,18 @@ typedef struct cod_crops {
     bool augment;               /**< one of the 8 flips, rotations and transposes for each crop */
     cod_degrader *degrader;     /**< borrowed; NULL = low crops are cut out of the data set's low pictures */
     cod_truth truth;
-    cod_sharpener *sharpener; /**< borrowed; for other truth than the plain one */
+    cod_sharpener *sharpener; /**< borrowed; needed unless the truth is plain */
     float unit[256];          /**< 8-bit value to 0 … 1 */
     float table[3 * 256];     /**< the same for each of three channels, [256, 3] */
 } cod_crops;
 
-/** Without a degrader and with plain truth, which the caller may set. Where truth is sharpened, so is what is degraded. */
+/**
+ * Starts without a degrader and with plain truth; the caller may set both. If the truth is sharpened, the sharpened
+ * picture is also what is degraded.
+ */
 void cod_crops_init(cod_crops *crops, const cod_dataset *dataset, int64_t patch, bool augment);
 
-/** Of {1, patch, patch, 3} and {1, scale*patch, scale*patch, 3 or 6}; borrows `crops`. */
+/** The samples, of shapes {1, patch, patch, 3} and {1, scale*patch, scale*patch, 3 or 6}; borrows `crops`. */
 cod_samples cod_crops_samples(const cod_crops *crops);
 
 #endif

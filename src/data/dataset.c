@@ -22,7 +22,7 @@ struct cod_dataset {
     index_list samples[2]; /**< by cod_split */
 };
 
-/** What opening works with beside the data set. */
+/** Data for opening, in addition to the data set. */
 typedef struct opening {
     cod_dataset *dataset;
     const cod_data_options *options;
@@ -62,8 +62,9 @@ static bool holds_out(const cod_data_options *options)
 }
 
 /**
- * Copies by data.scales of what is held out, which nobody asks for. Where a picture turns out broken only when it is decoded, others are
- * held out than this says; copies that are then wanted after all are decoded on each use.
+ * Leaves out copies for data.scales of held-out pictures, which are never used. If a picture turns out to be broken
+ * only when it is decoded, other pictures are held out than expected here; copies that are then needed are decoded at
+ * each use.
  */
 static void leave_out_copies(const void *context, const cod_stored *pictures, bool *left_out)
 {

@@ -3,8 +3,8 @@
  * Pairs of high- and low-resolution pictures from folders, decoded once and shared by the processes of a node.
  *
  * Opening finds the files, decodes them, makes the low-resolution pictures and keeps both as 8-bit RGB, up to
- * `cache_mb`, in a file of /dev/shm that all processes of the node map (the first builds it, the last removes it); what
- * does not fit is decoded whenever it is asked for. Opening and reading are local: no rank waits for another node's.
+ * `cache_mb`, in a file of /dev/shm that all processes of the node map (the first builds it, the last removes it).
+ * Pictures that do not fit are decoded at each use. Opening and reading are local: no rank waits for another node's.
  */
 #ifndef COD_DATA_DATASET_H
 #define COD_DATA_DATASET_H
@@ -35,13 +35,14 @@ typedef struct cod_pair {
 /**
  * Opens the data set of one group.
  *
- * A broken file is left out and counted, and under place->report named in a warning. The low-resolution picture is
- * MATLAB's bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it. What training
- * pictures become by data.scales is brought down in the same way first; what is held out is never trained on at any size, and no copies of it are held.
+ * A broken file is left out and counted; with place->report, a warning names it. The low-resolution picture is MATLAB's
+ * bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it. Copies for data.scales
+ * are made from training pictures in the same way. Validation pictures have no copies and are not trained on at any
+ * size.
  *
  * @param options  borrowed during the call
  * @param[out] out  new; cod_dataset_close() ends it
- * @return COD_ERR_ARGUMENT naming the folder when nothing usable is found in it, or too little for the split asked for
+ * @return COD_ERR_ARGUMENT naming the folder, if nothing usable is in it or too little for the requested split
  */
 COD_MUST_CHECK cod_status cod_dataset_open(const cod_data_options *options, const cod_dataset_place *place,
                                            cod_dataset **out);
@@ -51,8 +52,8 @@ cod_dataset_counts cod_dataset_count(const cod_dataset *dataset);
 int cod_dataset_scale(const cod_dataset *dataset);
 
 /**
- * Number of samples of a split; in training every picture counts, at each of data.scales, as often as the weight of its
- * folder says. An epoch of a group is this many crops.
+ * Number of samples of a split. In training, every picture counts at each of data.scales, as many times as its folder's
+ * weight. An epoch of a group is this many crops.
  */
 size_t cod_dataset_size(const cod_dataset *dataset, cod_split split);
 
@@ -63,7 +64,7 @@ const char *cod_dataset_name(const cod_dataset *dataset, cod_split split, size_t
  * Gives the pixels of a sample; any thread.
  *
  * @param[out] pair  end with cod_pair_clear(); not to outlive the data set
- * @return as cod_image_read() when the picture is not cached and its file has gone bad
+ * @return as cod_image_read(), if the picture is not cached and its file has become unreadable
  */
 COD_MUST_CHECK cod_status cod_dataset_read(const cod_dataset *dataset, cod_split split, size_t index, cod_pair *pair);
 void cod_pair_clear(cod_pair *pair);

@@ -10,7 +10,10 @@
 
 static const double pi = 3.14159265358979323846;
 
-/** What of a degradation random numbers are for: streams of their own, so that more of one never move another. */
+/**
+ * Purposes of random numbers in a degradation. Each has its own stream, so that more numbers of one do not change
+ * another.
+ */
 enum { ITEM_CHOICES, ITEM_NOISE, ITEM_SECOND_NOISE };
 
 /** Memory of one picture on its way. */

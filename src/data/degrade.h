@@ -1,10 +1,11 @@
 /**
  * @file
- * Low-resolution pictures as the world makes them: blurred, resized, noisy, compressed, in random order and strength (Wang et al.
- * 2021, Real-ESRGAN, section 3; Zhang et al. 2021, BSRGAN). What happens to a sample is a pure function of its place.
+ * Realistic low-resolution pictures: blurred, resized, noisy and compressed, in random order and strength (Wang et al.
+ * 2021, Real-ESRGAN, section 3; Zhang et al. 2021, BSRGAN). A sample's degradation is a pure function of its place.
  *
- * First pass: blur, resize by a random factor, noise, JPEG. Second pass: perhaps blur, resize to about the low resolution, noise; then the resize to
- * 1/scale with a sinc filter, before or behind the last JPEG. As in BasicSR, but that JPEG is libjpeg's, which rounds to 8 bits.
+ * First pass: blur, resize by a random factor, noise, JPEG. Second pass: perhaps blur, resize to about the low
+ * resolution, noise; then the resize to 1/scale with a sinc filter, before or behind the last JPEG. As in BasicSR,
+ * except that JPEG is libjpeg's, which rounds to 8 bits.
  */
 #ifndef COD_DATA_DEGRADE_H
 #define COD_DATA_DEGRADE_H
@@ -21,30 +22,33 @@ enum { COD_DEGRADATION_TEXT_BYTES = 1024 };
 typedef struct cod_degradation_pass {
     bool blurs;
     cod_blur blur;
-    double factor; /**< of the resize; 1 = keep. In the second pass relative to the low resolution */
+    double factor; /**< factor of the resize; 1 = keep the size. In the second pass relative to the low resolution */
     int mode;      /**< of the resize: 0 area, 1 bilinear, 2 bicubic */
     bool poisson, gray;
     double noise; /**< standard deviation, or Poisson noise's scale */
     int quality;  /**< of JPEG, 1 … 100 */
 } cod_degradation_pass;
 
-/** All that is random about a sample's degradation, but the noise itself. */
+/** All random choices of a sample's degradation except the noise itself. */
 typedef struct cod_degradation {
     int count; /**< passes */
     cod_degradation_pass passes[2];
     int mode;  /**< of the resize to 1/scale */
     bool sinc; /**< whether `final` follows it */
     cod_blur final;
-    bool jpeg_last; /**< with two passes: whether the second JPEG comes behind that */
+    bool jpeg_last; /**< with two passes: whether the second JPEG comes after that resize */
 } cod_degradation;
 
-/** The part of an 8-bit RGB picture [picture_height, picture_width, 3] that is degraded; where it reaches beyond, the picture is reflected. */
+/**
+ * The part of an 8-bit RGB picture [picture_height, picture_width, 3] that is degraded. Outside its borders the picture
+ * is reflected.
+ */
 typedef struct cod_degrade_region {
     const uint8_t *picture;
     int64_t picture_width, picture_height;
     int64_t left, top;
     int64_t low_width, low_height; /**< of the result; the part is scale times as large */
-    const float *pixels; /**< the part as it is to be degraded, of values 0 … 255; NULL = as the picture has it */
+    const float *pixels;           /**< pixels to degrade in place of the picture's, 0 … 255; NULL = the picture's */
 } cod_degrade_region;
 
 /** A degraded picture; end it with cod_degraded_clear(). */
@@ -64,14 +68,14 @@ COD_MUST_CHECK cod_status cod_degrader_create(const cod_degrade_options *options
 /** NULL is fine. */
 void cod_degrader_destroy(cod_degrader *degrader);
 
-/** Frees the memory that is kept for next calls, which grew with the largest picture so far; any thread. */
+/** Frees the memory that is kept for later calls, which grows with the largest picture; any thread. */
 void cod_degrader_trim(cod_degrader *degrader);
 /** Bytes of that memory. */
 size_t cod_degrader_kept_bytes(cod_degrader *degrader);
 
 const cod_degrade_options *cod_degrader_options(const cod_degrader *degrader);
 
-/** What happens to the sample at a place; any thread. */
+/** Draws the degradation of the sample at a place; any thread. */
 void cod_degradation_draw(const cod_degrade_options *options, const cod_sample_place *place, cod_degradation *out);
 
 /**
@@ -84,7 +88,7 @@ void cod_degradation_describe(const cod_degradation *degradation, char text[COD_
 /**
  * Degrades a part of a picture; any thread. Memory is kept for the next call.
  *
- * @param place  of the sample: the noise follows from it
+ * @param place  of the sample; it determines the noise
  * @param[out] out  new; cod_degraded_clear()
  */
 COD_MUST_CHECK cod_status cod_degrade(cod_degrader *degrader, const cod_degradation *degradation,

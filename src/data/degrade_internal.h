@@ -1,7 +1,7 @@
 /**
  * @file
- * What degradations are made of: pictures of floats and what is done to them. Results are the same bits on every x86-64 processor: sums
- * have one order, and nothing is contracted.
+ * Building blocks of degradations: pictures of floats and operations on them. Results have the same bits on every
+ * x86-64 processor, because sums have a fixed order and no operations are contracted.
  */
 #ifndef COD_DATA_DEGRADE_INTERNAL_H
 #define COD_DATA_DEGRADE_INTERNAL_H
@@ -14,13 +14,13 @@
 
 enum { COD_RGB = 3 };
 
-/** Memory that grows to what was needed most, so that crops need none of their own; zeroed = none. */
+/** Memory that grows to the largest size needed and is reused, so that crops need not allocate; zeroed = none. */
 typedef struct cod_grown {
     void *memory;
     size_t bytes;
 } cod_grown;
 
-/** Makes room for `bytes`; what was there may be lost. */
+/** Makes room for `bytes`; the old content may be lost. */
 COD_MUST_CHECK cod_status cod_grow(cod_grown *room, size_t bytes);
 void cod_grown_clear(cod_grown *room);
 
@@ -33,7 +33,7 @@ typedef struct cod_floats {
 
 enum { COD_FLOATS_SLACK = 4 };
 
-/** Gives it a size; what it held is lost. */
+/** Sets the size; the old content is lost. */
 COD_MUST_CHECK cod_status cod_floats_resize(cod_floats *picture, int64_t width, int64_t height);
 
 static inline int64_t cod_floats_count(const cod_floats *picture)
@@ -47,7 +47,7 @@ void cod_floats_clamp(cod_floats *picture);
 void cod_floats_to_bytes(const cod_floats *picture, uint8_t *bytes);
 void cod_floats_from_bytes(cod_floats *picture, const uint8_t *bytes);
 
-/** The place of -n … 2n-1 and beyond when a line of n is reflected at its ends, which are not repeated. */
+/** The index into a line of n for any index `at`, with reflection at the ends, which are not repeated. */
 int64_t cod_mirror(int64_t at, int64_t n);
 
 /** Filters with reflected borders. */
@@ -74,7 +74,10 @@ typedef enum cod_interpolation { COD_AREA, COD_BILINEAR, COD_BICUBIC, COD_INTERP
 COD_MUST_CHECK cod_status cod_interpolate(const cod_floats *in, cod_interpolation mode, int64_t width, int64_t height,
                                           cod_grown *scratch, cod_floats *out);
 
-/** Adds Gaussian noise of deviation `sigma` (0 … 255) and limits; gray = the same for all channels of a pixel. */
+/**
+ * Adds Gaussian noise of standard deviation `sigma` (values 0 … 255) and clamps; gray = the same noise for all channels
+ * of a pixel.
+ */
 void cod_add_gaussian(cod_floats *picture, double sigma, bool gray, cod_rng *rng);
 
 /** Tables to draw from Poisson distributions by inversion. */
@@ -83,19 +86,20 @@ COD_MUST_CHECK cod_status cod_poisson_create(cod_poisson **out);
 void cod_poisson_destroy(cod_poisson *poisson);
 
 /**
- * Adds Poisson noise and limits, as BasicSR does: values are rounded to 8 bits; with `levels` the number of different ones, raised to a
- * power of two, value v becomes a draw of mean v/255 · levels, and `scale` times the change is added. Gray: of the luma.
+ * Adds Poisson noise and clamps, as BasicSR does: values are rounded to 8 bits; `levels` is the number of different
+ * values, rounded up to a power of two; value v is replaced by a draw of mean v/255 · levels, and `scale` times the
+ * change is added. Gray: the noise of the luma.
  */
 void cod_add_poisson(const cod_poisson *poisson, cod_floats *picture, double scale, bool gray, cod_rng *rng);
 
-/** A compressor and a decompressor that stay; zeroed = none yet. */
+/** A compressor and a decompressor that are reused; zeroed = none yet. */
 typedef struct cod_jpeg_cycle {
     struct cod_jpeg_codec *codec;
     cod_grown pixels, file;
     size_t bytes; /**< of the last file */
 } cod_jpeg_cycle;
 
-/** Compresses a picture as JPEG and reads it again: 8 bits, colours at half the resolution. @param quality  1 … 100 */
+/** Compresses a picture as JPEG and decompresses it: 8 bits, colours at half the resolution. @param quality 1 … 100 */
 COD_MUST_CHECK cod_status cod_jpeg_apply(cod_jpeg_cycle *cycle, cod_floats *picture, int quality);
 void cod_jpeg_cycle_clear(cod_jpeg_cycle *cycle);
 

@@ -7,7 +7,7 @@
 /** Four floats of a row; the fourth belongs to the next pixel and is overwritten by it. */
 typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 
-/** What output position o is made of: weight[o·taps + t] of input index[o·taps + t]. */
+/** Taps of output position o: input index[o·taps + t] with weight[o·taps + t]. */
 typedef struct axis {
     int64_t size, taps;
     int32_t *index;

@@ -78,7 +78,7 @@ void cod_add_gaussian(cod_floats *picture, double sigma, bool gray, cod_rng *rng
     cod_floats_clamp(picture);
 }
 
-/** LEVELS: numbers of different values that are told apart, 1, 2, … 256. */
+/** LEVELS: classes of numbers of different values: 1, 2, … 256. */
 enum { LEVELS = 9, VALUES = 256, COLUMNS = 256 };
 
 /**
@@ -181,7 +181,7 @@ static int count_levels(const cod_floats *picture, bool gray, int64_t count)
     return level;
 }
 
-/** What a draw in the place of each value changes. @param step  of the values that one more drawn stands for */
+/** Draws a number for each value and computes the change. @param step change of the value for one more count drawn */
 COD_WIDE static void draw_changes(const distribution *d, const int32_t *restrict bytes, const uint32_t *restrict random,
                                   float step, float *restrict changes)
 {

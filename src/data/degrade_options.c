@@ -15,83 +15,85 @@ static const char all_kernels[] = "iso, aniso, generalized_iso, generalized_anis
 
 static const cod_option options[] = {
     {"order", COD_OPTION_INT, FIELD(order), "2", 1, 2, NULL,
-     "2: a picture is blurred, resized, made noisy and compressed twice, as in Real-ESRGAN; 1: once, by the options "
-     "without a 2 in their names. Both end with a resize to 1/scale and the final sinc filter."},
+     "Number of times that a picture is blurred, resized, made noisy and compressed: 2 as in Real-ESRGAN, or 1, which "
+     "ignores the options that end in 2. Both finish with a resize to 1/scale and the final sinc filter."},
     {"context", COD_OPTION_INT, FIELD(context), "16", 0, 256, NULL,
-     "Low-resolution pixels by which the degraded square is wider than the crop that is cut out of it at random, so "
-     "that borders see what lies beyond them and JPEG's blocks begin anywhere. Real-ESRGAN has 36; more costs time."},
+     "Low-resolution pixels by which the degraded square is larger than the training crop, which is cut out of it at "
+     "random. Degradation then sees beyond the borders of the crop, and JPEG blocks can start anywhere. Real-ESRGAN "
+     "uses 36; more takes more time."},
     {"blur_kernel_size", COD_OPTION_INT, FIRST(blur_kernel_size), "21", COD_BLUR_MIN_SIDE, COD_BLUR_MAX_SIDE, NULL,
-     "Largest side of a blur kernel in pixels; sides are odd numbers from 7 to this one, drawn at random."},
+     "Largest side of a blur kernel in pixels. Each side is drawn from the odd numbers from 7 to this."},
     {"kernel_list", COD_OPTION_STRING_LIST, FIRST(kernel_list), all_kernels, 0, 0, NULL,
-     "Blur kernels that are chosen from: iso, aniso (Gaussian), generalized_iso, generalized_aniso (generalised "
-     "Gaussian), plateau_iso, plateau_aniso."},
+     "Blur kernels to choose from: iso and aniso (Gaussian), generalized_iso and generalized_aniso (generalised "
+     "Gaussian), plateau_iso and plateau_aniso."},
     {"kernel_prob", COD_OPTION_FLOAT_LIST, FIRST(kernel_prob), kernel_shares, 0, 1e6, NULL,
-     "How often each of kernel_list is chosen, relative to the others."},
+     "Relative odds of the kernels in kernel_list, in the same order."},
     {"sinc_prob", COD_OPTION_FLOAT, FIRST(sinc_prob), "0.1", 0, 1, NULL,
-     "How often a sinc kernel, which rings, is taken instead."},
+     "Probability that a sinc kernel, which causes ringing, replaces the kernel from kernel_list."},
     {"blur_sigma", COD_OPTION_FLOAT_LIST, FIRST(blur_sigma), "0.2, 3", 0.01, 100, NULL,
-     "Range of a kernel's standard deviation in pixels, for each axis of an anisotropic one."},
+     "Range of a kernel's standard deviation in pixels; anisotropic kernels draw one for each axis."},
     {"betag_range", COD_OPTION_FLOAT_LIST, FIRST(betag_range), "0.5, 4", 0.01, 100, NULL,
-     "Range of a generalised Gaussian's shape; 1 is a Gaussian. Below and above 1 are equally likely."},
+     "Range of the shape parameter of generalised Gaussian kernels; 1 is a Gaussian. Values below and above 1 are "
+     "equally likely."},
     {"betap_range", COD_OPTION_FLOAT_LIST, FIRST(betap_range), "1, 2", 0.01, 100, NULL,
-     "Range of a plateau kernel's shape. Below and above 1 are equally likely."},
+     "Range of the shape parameter of plateau kernels. Values below and above 1 are equally likely."},
     {"resize_prob", COD_OPTION_FLOAT_LIST, FIRST(resize_prob), "0.2, 0.7, 0.1", 0, 1e6, NULL,
-     "How often the picture is enlarged, made smaller, kept, relative to each other; by area, bilinear or bicubic."},
+     "Relative odds of enlarging the picture, of shrinking it and of keeping its size. Area, bilinear or bicubic "
+     "resampling is chosen at random."},
     {"resize_range", COD_OPTION_FLOAT_LIST, FIRST(resize_range), "0.15, 1.5", 0.05, 4, NULL,
      "Smallest and largest factor of that resize."},
     {"gaussian_noise_prob", COD_OPTION_FLOAT, FIRST(gaussian_noise_prob), "0.5", 0, 1, NULL,
-     "How often the noise is Gaussian; else it is Poisson noise."},
+     "Probability of Gaussian noise; otherwise Poisson noise is added."},
     {"noise_range", COD_OPTION_FLOAT_LIST, FIRST(noise_range), "1, 30", 0, 255, NULL,
-     "Range of Gaussian noise's standard deviation, of values from 0 to 255."},
+     "Range of the standard deviation of Gaussian noise, for pixel values from 0 to 255."},
     {"poisson_scale_range", COD_OPTION_FLOAT_LIST, FIRST(poisson_scale_range), "0.05, 3", 0, 100, NULL,
-     "Range of what Poisson noise is multiplied by."},
+     "Range of the factor that multiplies Poisson noise."},
     {"gray_noise_prob", COD_OPTION_FLOAT, FIRST(gray_noise_prob), "0.4", 0, 1, NULL,
-     "How often noise is the same in all channels of a pixel."},
-    {"jpeg_range", COD_OPTION_INT_LIST, FIRST(jpeg_range), "30, 95", 1, 100, NULL, "Range of JPEG's quality."},
+     "Probability that all channels of a pixel get the same noise."},
+    {"jpeg_range", COD_OPTION_INT_LIST, FIRST(jpeg_range), "30, 95", 1, 100, NULL, "Range of JPEG quality."},
     {"second_blur_prob", COD_OPTION_FLOAT, FIELD(second_blur_prob), "0.8", 0, 1, NULL,
-     "How often the second pass blurs."},
+     "Probability that the second pass blurs."},
     {"blur_kernel_size2", COD_OPTION_INT, SECOND(blur_kernel_size), "21", COD_BLUR_MIN_SIDE, COD_BLUR_MAX_SIDE, NULL,
-     "As blur_kernel_size, of the second pass."},
+     "blur_kernel_size of the second pass."},
     {"kernel_list2", COD_OPTION_STRING_LIST, SECOND(kernel_list), all_kernels, 0, 0, NULL,
-     "As kernel_list, of the second pass."},
+     "kernel_list of the second pass."},
     {"kernel_prob2", COD_OPTION_FLOAT_LIST, SECOND(kernel_prob), kernel_shares, 0, 1e6, NULL,
-     "As kernel_prob, of the second pass."},
-    {"sinc_prob2", COD_OPTION_FLOAT, SECOND(sinc_prob), "0.1", 0, 1, NULL, "As sinc_prob, of the second pass."},
+     "kernel_prob of the second pass."},
+    {"sinc_prob2", COD_OPTION_FLOAT, SECOND(sinc_prob), "0.1", 0, 1, NULL, "sinc_prob of the second pass."},
     {"blur_sigma2", COD_OPTION_FLOAT_LIST, SECOND(blur_sigma), "0.2, 1.5", 0.01, 100, NULL,
-     "As blur_sigma, of the second pass."},
+     "blur_sigma of the second pass."},
     {"betag_range2", COD_OPTION_FLOAT_LIST, SECOND(betag_range), "0.5, 4", 0.01, 100, NULL,
-     "As betag_range, of the second pass."},
+     "betag_range of the second pass."},
     {"betap_range2", COD_OPTION_FLOAT_LIST, SECOND(betap_range), "1, 2", 0.01, 100, NULL,
-     "As betap_range, of the second pass."},
+     "betap_range of the second pass."},
     {"resize_prob2", COD_OPTION_FLOAT_LIST, SECOND(resize_prob), "0.3, 0.4, 0.3", 0, 1e6, NULL,
-     "As resize_prob, of the second pass."},
+     "resize_prob of the second pass."},
     {"resize_range2", COD_OPTION_FLOAT_LIST, SECOND(resize_range), "0.3, 1.2", 0.05, 4, NULL,
-     "Smallest and largest factor of the second resize, relative to the low resolution."},
+     "resize_range of the second pass, relative to the size of the low-resolution picture."},
     {"gaussian_noise_prob2", COD_OPTION_FLOAT, SECOND(gaussian_noise_prob), "0.5", 0, 1, NULL,
-     "As gaussian_noise_prob, of the second pass."},
+     "gaussian_noise_prob of the second pass."},
     {"noise_range2", COD_OPTION_FLOAT_LIST, SECOND(noise_range), "1, 25", 0, 255, NULL,
-     "As noise_range, of the second pass."},
+     "noise_range of the second pass."},
     {"poisson_scale_range2", COD_OPTION_FLOAT_LIST, SECOND(poisson_scale_range), "0.05, 2.5", 0, 100, NULL,
-     "As poisson_scale_range, of the second pass."},
+     "poisson_scale_range of the second pass."},
     {"gray_noise_prob2", COD_OPTION_FLOAT, SECOND(gray_noise_prob), "0.4", 0, 1, NULL,
-     "As gray_noise_prob, of the second pass."},
-    {"jpeg_range2", COD_OPTION_INT_LIST, SECOND(jpeg_range), "30, 95", 1, 100, NULL,
-     "As jpeg_range, of the second pass."},
+     "gray_noise_prob of the second pass."},
+    {"jpeg_range2", COD_OPTION_INT_LIST, SECOND(jpeg_range), "30, 95", 1, 100, NULL, "jpeg_range of the second pass."},
     {"final_sinc_prob", COD_OPTION_FLOAT, FIELD(final_sinc_prob), "0.8", 0, 1, NULL,
-     "How often a sinc filter follows the resize to 1/scale. With order 2 that stands before or behind the last JPEG, "
-     "equally often."},
+     "Probability that a sinc filter follows the resize to 1/scale. With order 2, both come before or after the last "
+     "JPEG compression, equally often."},
 };
 
 const cod_option_table cod_degrade_option_table = {
     .section = "degradation",
-    .help = "What low-resolution training pictures suffer where data.degradation is real_esrgan (Wang et al. 2021): "
-            "BasicSR's names and defaults. `codistill data` shows it.",
+    .help = "How training pictures are degraded when data.degradation is real_esrgan (Wang et al. 2021). Names and "
+            "defaults are BasicSR's. `codistill data` writes examples.",
     .options = options,
     .count = sizeof options / sizeof options[0],
     .struct_bytes = sizeof(cod_degrade_options),
 };
 
-/** Where what is found about a pass goes. */
+/** Receiver of the problems found in a pass. */
 typedef struct examination {
     cod_data_complaint complain;
     void *context;
@@ -125,7 +127,7 @@ static void examine_floats(const examination *e, const char *key, const cod_floa
     examine_range(e, key, range->count, whole ? range->items[0] : 0, whole ? range->items[1] : 0);
 }
 
-/** Of a range below and above 1 of which numbers are drawn separately. */
+/** Checks a range whose numbers below and above 1 are drawn separately. */
 static void examine_around_one(const examination *e, const char *key, const cod_float_list *range)
 {
     examine_floats(e, key, range);

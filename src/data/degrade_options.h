@@ -1,14 +1,15 @@
 /**
  * @file
- * The settings of section `degradation`: what low-resolution pictures suffer in training where `data.degradation` is real_esrgan. Names, meanings
- * and defaults are those of BasicSR's configurations of Real-ESRGAN (Wang et al. 2021), so that they can be copied.
+ * The settings of section `degradation`: how low-resolution training pictures are degraded if `data.degradation` is
+ * real_esrgan. Names, meanings and defaults are those of BasicSR's configurations of Real-ESRGAN (Wang et al. 2021), so
+ * that they can be copied.
  */
 #ifndef COD_DATA_DEGRADE_OPTIONS_H
 #define COD_DATA_DEGRADE_OPTIONS_H
 
 #include "data/options.h"
 
-/** What a picture goes through once: blur, resize, noise, JPEG. Ranges are [least, most], of which values are drawn uniformly. */
+/** One pass of a degradation: blur, resize, noise, JPEG. Values are drawn uniformly from ranges [least, most]. */
 typedef struct cod_degrade_pass_options {
     int64_t blur_kernel_size; /**< largest side */
     cod_string_list kernel_list;
@@ -32,10 +33,13 @@ typedef struct cod_degrade_options {
 
 extern const cod_option_table cod_degrade_option_table;
 
-/** Looks at what concerns several values at once, such as a range's ends, and tells all that is wrong; keys are relative to the section. */
+/**
+ * Checks conditions between several values, such as a range's ends, and reports all problems; keys are relative to the
+ * section.
+ */
 void cod_degrade_options_examine(const cod_degrade_options *options, cod_data_complaint complaint, void *context);
 
-/** The same, as a failure with the first of it: "degradation.KEY: TEXT". */
+/** Makes the same checks and fails with the first problem: "degradation.KEY: TEXT". */
 COD_MUST_CHECK cod_status cod_degrade_options_check(const cod_degrade_options *options);
 
 #endif

@@ -1,6 +1,6 @@
 /**
  * @file
- * Parts of pictures to look at closely. Pictures are 8-bit RGB, [height, width, 3].
+ * Finds and cuts parts of pictures that show detail. Pictures are 8-bit RGB, [height, width, 3].
  */
 #ifndef COD_DATA_DETAIL_H
 #define COD_DATA_DETAIL_H
@@ -8,7 +8,7 @@
 #include "data/image.h"
 
 /**
- * Finds the part in which neighbouring pixels differ most in luma, at steps of half its size: there is detail to be seen.
+ * Finds the part of a given size in which neighbouring pixels differ most in luma, in steps of half its size.
  *
  * @param crop_width, crop_height  at most the picture's
  */

@@ -1,9 +1,9 @@
 /**
  * @file
- * Labelled examples as a data set holds them, before they are divided: what each kind of data is read into.
+ * Labelled examples as they are read from each kind of data, before they are divided among splits and groups.
  *
- * Those of `path` come first, then those of val_path, then the test set; within a part in an order that is the same on every
- * machine.
+ * Examples of `path` come first, then those of val_path, then the test set. Within each part the order is the same on
+ * every machine.
  */
 #ifndef COD_DATA_EXAMPLES_INTERNAL_H
 #define COD_DATA_EXAMPLES_INTERNAL_H
@@ -23,11 +23,11 @@ typedef struct cod_examples {
     const char **class_names; /**< sorted where the data name them, else their numbers */
     const float *floats;      /**< [count, height, width, channels]; NULL = bytes */
     const uint8_t *bytes;     /**< [held, height, width, channels] */
-    size_t held;              /**< the first so many; the others are decoded on each use */
+    size_t held;              /**< number of examples held; the others are decoded at each use */
     uint8_t *broken;          /**< [count] left out; NULL = none are */
-    cod_block block;          /**< of `bytes`, and of what is broken */
+    cod_block block;          /**< holds `bytes` and `broken` */
     cod_file_list files;      /**< kind folder: [count] */
-    cod_arena arena;          /**< of all else */
+    cod_arena arena;          /**< holds everything else */
 } cod_examples;
 
 /**

@@ -25,9 +25,10 @@ typedef struct cod_file_list {
 } cod_file_list;
 
 /**
- * Appends every image below `root`, sorted bytewise by relative name (the same order on every machine); links are followed,
- * hidden files and folders are not entered. An image is what is *called* one (.png, .jpg, .jpeg and, so that the user hears of
- * them, .webp, .bmp, .gif, .tif, .tiff, any case); a root that is a file is taken whatever its name.
+ * Appends every image below `root`, sorted bytewise by relative name (the same order on every machine); links are
+ * followed, hidden files and folders are not entered. A file is an image if its name says so (.png, .jpg, .jpeg, .webp,
+ * .bmp, .gif, .tif or .tiff, in any case). .gif is listed so that the user is told about it. A root that is a file is
+ * taken whatever its name.
  *
  * @param[in,out] files  zeroed before the first call; end with cod_files_clear()
  * @return COD_ERR_IO when the root or a folder below cannot be read; finding nothing is no error
@@ -35,7 +36,7 @@ typedef struct cod_file_list {
 COD_MUST_CHECK cod_status cod_files_find(cod_file_list *files, const char *root, size_t root_index);
 void cod_files_clear(cod_file_list *files);
 
-/** Whether a path is called as an image is. */
+/** Whether a path has the name of an image. */
 bool cod_file_is_called_image(const char *path);
 
 #endif

@@ -28,7 +28,7 @@ static cod_status open_file(const char *path, gzFile *out)
     return COD_OK;
 }
 
-/** What went wrong in reading, with the place in the file itself, compressed or not. */
+/** Fails with the read error and its place in the file itself, compressed or not. */
 static cod_status read_failure(gzFile file, const char *path, size_t wanted)
 {
     int code;

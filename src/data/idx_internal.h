@@ -20,13 +20,13 @@ typedef struct cod_idx {
  * Reads the header.
  *
  * @param rank  dimensions that the file must have
- * @return COD_ERR_IO when it cannot be read; COD_ERR_FORMAT, with the place in the file, when it is none of that rank, or too short
- *         for what its header promises however it is compressed
+ * @return COD_ERR_IO when it cannot be read; COD_ERR_FORMAT, with the place in the file, if it is not an IDX file of
+ *         that rank, or is too short for its header even if compressed
  */
 COD_MUST_CHECK cod_status cod_idx_probe(const char *path, int rank, cod_idx *out);
 
 /**
- * Reads the values, whose number cod_idx_probe() has told; checks gzip's checksum.
+ * Reads the values, whose number cod_idx_probe() returned, and checks gzip's checksum.
  *
  * @param[out] values  [header->bytes]
  * @return also COD_ERR_FORMAT when the file is damaged, ends early or goes on after its values

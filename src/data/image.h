@@ -47,10 +47,12 @@ static inline size_t cod_image_bytes(const cod_image *image)
  */
 COD_MUST_CHECK cod_status cod_image_read(const char *path, cod_image *image);
 
-/** cod_image_read() of `count` bytes in memory; `name` is what messages call them. */
+/** cod_image_read() of `count` bytes in memory; messages call them `name`. */
 COD_MUST_CHECK cod_status cod_image_decode(const void *bytes, size_t count, const char *name, cod_image *image);
 
-/** Size of the picture, EXIF orientation applied, from the file's header alone; says nothing of the pixels' health. */
+/**
+ * Size of the picture, with EXIF orientation applied, from the file's header alone; the pixels may still be damaged.
+ */
 COD_MUST_CHECK cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height);
 
 /** Turns any image into 8-bit RGB in place: alpha is dropped, 16 bits are rounded to 8. */
@@ -58,12 +60,12 @@ COD_MUST_CHECK cod_status cod_image_to_rgb8(cod_image *image);
 
 typedef enum cod_image_format { COD_IMAGE_PNG, COD_IMAGE_JPEG, COD_IMAGE_WEBP, COD_IMAGE_FORMATS } cod_image_format;
 
-/** The format that is written under a name, by its ending (.png, .jpg, .jpeg, .webp); COD_IMAGE_FORMATS = none. */
+/** The format that the ending of a name stands for (.png, .jpg, .jpeg, .webp); COD_IMAGE_FORMATS = none. */
 cod_image_format cod_image_format_of(const char *path);
 
 /**
- * Writes a picture, whole or not at all: a temporary file beside `path`, fsync, rename. PNG keeps all of an 8- or 16-bit RGB or RGBA
- * picture; WebP rounds 16 bits to 8; JPEG also drops alpha.
+ * Writes a picture completely or not at all: writes a temporary file beside `path`, flushes it (fsync) and renames it.
+ * PNG keeps all of an 8- or 16-bit RGB or RGBA picture; WebP rounds 16 bits to 8; JPEG also drops alpha.
  *
  * @param quality  of JPEG, without subsampling of colours, and of WebP: 1 … COD_IMAGE_BEST_QUALITY, which for WebP is lossless
  * @return COD_ERR_IO with the file and the reason; COD_ERR_UNSUPPORTED for a picture that is too large for WebP

@@ -237,7 +237,7 @@ static void compare_shares(const size_t *counts, const double *total, size_t cla
     for (size_t k = 0; k < classes; k++)
         own += (double)counts[k];
     for (size_t k = 0; k < classes; k++) {
-        /* The group's size, judged by this class: `own`, exactly, where shares are equal or nobody has it. */
+        /* The group's size, estimated from this class: exactly `own` if shares are equal or no group has the class. */
         const double scaled = total[k] > 0 ? (double)counts[k] * total[classes] / total[k] : own;
         priors[k] = (float)log((scaled + 1) / (own + 1));
     }

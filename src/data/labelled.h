@@ -2,9 +2,10 @@
  * @file
  * Labelled examples for classification: MNIST, tables of measurements, folders of photographs, generated ones.
  *
- * All examples of a data set have one shape {1, H, W, C}. Values are normalised: minus the mean and over the deviation, channel
- * by channel, of all groups' training examples together, so that groups see alike what is alike. 8-bit pixels are held once for
- * the processes of a node, as pictures are (dataset.h). Opening and reading are local: no rank waits for another node's.
+ * All examples of a data set have one shape {1, H, W, C}. Values are normalised: minus the mean and over the deviation,
+ * channel by channel, of all groups' training examples together, so that equal examples are equal in all groups. 8-bit
+ * pixels are held once for the processes of a node, as pictures are (dataset.h). Opening and reading are local: no rank
+ * waits for another node's.
  */
 #ifndef COD_DATA_LABELLED_H
 #define COD_DATA_LABELLED_H
@@ -23,7 +24,7 @@ typedef struct cod_labelled_counts {
     size_t split[COD_SPLITS]; /**< training: this group's */
 } cod_labelled_counts;
 
-/** Mean and deviation of each channel: of pixels in 0 … 1, else of what the table says. */
+/** Mean and standard deviation of each channel: of pixels in 0 … 1, or of the measurements of a table. */
 typedef struct cod_normalisation {
     int64_t channels;
     const float *mean, *deviation; /**< [channels] */
@@ -35,8 +36,8 @@ typedef struct cod_normalisation {
  *
  * @param options  borrowed during the call
  * @param[out] out  new; cod_labelled_close() ends it
- * @return COD_ERR_ARGUMENT when what is asked for is not there, such as a class's folder or examples for each group;
- *         COD_ERR_FORMAT naming the file and the place in it when it is damaged; COD_ERR_IO
+ * @return COD_ERR_ARGUMENT if something is missing, such as a class's folder or examples for each group; COD_ERR_FORMAT
+ *         naming the file and the place in it when it is damaged; COD_ERR_IO
  */
 COD_MUST_CHECK cod_status cod_labelled_open(const cod_data_options *options, const cod_dataset_place *place,
                                             cod_labelled **out);
@@ -49,7 +50,7 @@ size_t cod_labelled_classes(const cod_labelled *labelled);
 /** Of class `index`; borrowed. Classes that a data set does not name have their numbers. */
 const char *cod_labelled_class_name(const cod_labelled *labelled, size_t index);
 cod_normalisation cod_labelled_normalisation(const cod_labelled *labelled);
-/** Normalises by a trained model's figures instead; `channels` must be the data's. Copied. */
+/** Normalises by a trained model's mean and deviation instead; `channels` must be the data's. Copied. */
 COD_MUST_CHECK cod_status cod_labelled_normalise(cod_labelled *labelled, const cod_normalisation *normalisation);
 
 size_t cod_labelled_size(const cod_labelled *labelled, cod_split split);
@@ -59,17 +60,17 @@ uint32_t cod_labelled_class(const cod_labelled *labelled, cod_split split, size_
 size_t cod_labelled_number(const cod_labelled *labelled, cod_split split, size_t index);
 
 /**
- * Gives an example as it is validated on: normalised, from the middle; any thread.
+ * Gives an example in the form used for validation: normalised, and cut from the middle; any thread.
  *
  * @param[out] values  [H, W, C]
- * @return as cod_image_read() when it is a photograph that is not held and has gone bad
+ * @return as cod_image_read(), if the example is a photograph that is not in memory and has become unreadable
  */
 COD_MUST_CHECK cod_status cod_labelled_read(const cod_labelled *labelled, cod_split split, size_t index, float *values);
 
 /**
- * Tells how each group's training examples are shared out among the classes: log p_g(y)/p(y), p_g the share of class y among those of
- * group g and p among all groups' together. p_g is taken with one example more, of shares p, so that it is never zero; where
- * shares are equal the figure is exactly zero.
+ * Computes the class priors of each group's training examples: log p_g(y)/p(y), where p_g(y) is the share of class y in
+ * group g and p(y) its share in all groups together. One example with shares p is added to each group, so that p_g is
+ * never zero. If shares are equal, the result is exactly zero.
  *
  * @param options, place  those that the data set was opened by
  * @param[out] priors     [place->groups, classes]
@@ -77,7 +78,10 @@ COD_MUST_CHECK cod_status cod_labelled_read(const cod_labelled *labelled, cod_sp
 COD_MUST_CHECK cod_status cod_labelled_priors(const cod_labelled *labelled, const cod_data_options *options,
                                               const cod_dataset_place *place, float *priors);
 
-/** The training examples for a loader: {1, H, W, C} normalised and varied as the options say, and {1, 1, 1, K} one-hot. */
+/**
+ * The training examples for a loader: inputs {1, H, W, C}, normalised and augmented as the options say, and one-hot
+ * targets {1, 1, 1, K}.
+ */
 cod_samples cod_labelled_samples(const cod_labelled *labelled);
 
 #endif

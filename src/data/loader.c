@@ -106,8 +106,8 @@ static cod_status draw_sample(const cod_loader *loader, size_t index, const cod_
 static cod_status make_sample(worker *w, slot *s, uint64_t step, int64_t i)
 {
     const cod_loader_options *o = &w->loader->options;
-    /* What is random belongs to the sample's place in the endless sequence, not to the batch or the rank that it falls to: a
-     * step's samples are the same however many ranks and accumulated batches divide them. */
+    /* Random numbers depend on the sample's place in the endless sequence, not on its batch or rank, so that a step's
+     * samples are the same however many ranks and accumulated batches divide them. */
     const uint64_t item = (uint64_t)o->rank * (uint64_t)o->batch + (uint64_t)i;
     const cod_sample_place place = {.seed = o->seed,
                                     .group = (uint32_t)o->group,

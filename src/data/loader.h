@@ -2,10 +2,11 @@
  * @file
  * Batches of training samples, made ahead of time by threads.
  *
- * The batch of step s is a pure function of (seed, group, s) and the data set: nothing is saved for a resume, and a
- * restart at step s replays it. The ranks of a group divide one batch of ranks * batch samples, whose content does not
- * depend on how many ranks divide it: 2 ranks of 8 see in one step what 1 rank of 16 sees, or of 8 in two. An epoch
- * is a permutation of the group's samples, and each sample is used once in it; a batch may reach from one epoch into the next.
+ * The batch of step s is a pure function of (seed, group, s) and the data set: a checkpoint need not save anything, and
+ * a restart at step s makes the same batch. The ranks of a group divide one batch of ranks * batch samples, whose
+ * content does not depend on how many ranks divide it: 2 ranks with batches of 8 see the same samples in one step as 1
+ * rank with batches of 16, or as 1 rank with batches of 8 in two steps. An epoch is a permutation of the group's
+ * samples, and each sample is used once in it; a batch may reach from one epoch into the next.
  */
 #ifndef COD_DATA_LOADER_H
 #define COD_DATA_LOADER_H
@@ -18,9 +19,9 @@ typedef struct cod_loader_options {
     int64_t batch; /**< samples of this rank and step */
     uint64_t seed;
     int group, rank, ranks; /**< rank within the group of `ranks` */
-    int threads;            /**< 0 = made within cod_loader_next() */
+    int threads;            /**< 0 = cod_loader_next() makes the batches */
     int prefetch;           /**< batches held ready beside the one in use, at least 1 */
-    bool bytes;             /**< as draw_bytes() of the samples gives them */
+    bool bytes;             /**< batches hold bytes, as draw_bytes() of the samples gives them */
 } cod_loader_options;
 
 /** One batch, NHWC, f32 or, where the options ask for it, bytes (u8), at 64-byte boundaries. */
@@ -28,13 +29,13 @@ typedef struct cod_batch {
     uint64_t step;
     uint64_t epoch;         /**< of the batch's first sample */
     cod_view input, target; /**< [batch] samples of the two shapes, host memory */
-    const int32_t *turns;   /**< [batch] bits of cod_turn, for what is of bytes; NULL = nothing is */
+    const int32_t *turns;   /**< [batch] bits of cod_turn for tensors of bytes; NULL = there are none */
 } cod_batch;
 
 /**
  * Starts making batches from `first_step` on.
  *
- * @param samples  copied; what it borrows, until cod_loader_destroy()
+ * @param samples  copied; its borrowed pointers must stay valid until cod_loader_destroy()
  * @param options  copied
  * @param[out] out  new; cod_loader_destroy() ends it
  */
@@ -44,7 +45,7 @@ COD_MUST_CHECK cod_status cod_loader_create(const cod_samples *samples, const co
 /**
  * Gives the batch of the next step, waiting for it where necessary; one thread only.
  *
- * A file that has gone bad since it was found is replaced by the next readable sample, with a warning.
+ * If a file has become unreadable since it was found, the next readable sample replaces it, with a warning.
  *
  * @param[out] batch  valid until the next call
  * @return COD_ERR_IO or COD_ERR_FORMAT when no sample can be read any more

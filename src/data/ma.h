@@ -1,13 +1,13 @@
 /**
  * @file
- * Ma's score: how good an upscaled picture looks, without one to compare it with. Higher is better; viewers' scores from
- * 0 to 10 trained it.
+ * Ma's score: how good an upscaled picture looks, without a reference picture. Higher is better; it was trained on
+ * viewers' scores from 0 to 10.
  *
  * Ma, Yang, Yang & Yang 2017, "Learning a no-reference quality metric for single-image super-resolution", by the steps of
  * the authors' MATLAB release (github.com/chaoma99/sr-metric): three groups of features, a random forest for each, and a
  * linear combination of the three predictions.
  *
- * What is certain: every step and constant stands in public copies of the release and of what it calls. These are
+ * Sources: every step and constant is in public copies of the release and of the code that it calls. These are
  * feature_all.m, block_dct.m, gama_gen_gauss.m, global_gsm.m and quality_predict.m, norm_sender_normalized.m and
  * ssim_index_new.m (from DIIVINE), buildSFpyr.m (matlabPyrTools) and regRF_predict.m (randomforest-matlab).
  *
@@ -17,9 +17,9 @@
  * - The parents in the divisive normalisation: the condition `nband < Nband - Nor` gives a parent to five of the first
  *   level's six bands. We follow it; pyiqa (nrqm_arch.py) gives one to all six.
  *
- * What is not certain: no value was compared with MATLAB or with the authors' forests, neither of which is at hand. The
- * tests compare with a second implementation in NumPy, written from the same sources. Singular values are square roots of
- * eigenvalues here, so that one that is 1e-8 of the largest one or less is not accurate.
+ * Not verified: no value was compared with MATLAB or with the authors' forests, because neither was available. The
+ * tests compare with a second implementation in NumPy, written from the same sources. Singular values are square roots
+ * of eigenvalues here, so that one that is 1e-8 of the largest one or less is not accurate.
  */
 #ifndef COD_DATA_MA_H
 #define COD_DATA_MA_H
@@ -34,7 +34,7 @@ enum {
     COD_MA_BAND_FEATURES = 45,
     COD_MA_PATCH_FEATURES = 75,
     COD_MA_FEATURES_MAX = COD_MA_PATCH_FEATURES,
-    COD_MA_SIDE = 84 /**< least pixels to a side, with which the quarter has 25 patches, one for each singular value */
+    COD_MA_SIDE = 84 /**< smallest side in pixels, with which the quarter has 25 patches, one for each singular value */
 };
 
 /** "blocks", "bands", "patches". */
@@ -43,8 +43,9 @@ extern const int cod_ma_feature_counts[COD_MA_GROUPS];
 
 typedef struct cod_ma_features {
     /**
-     * Six of each of three pictures: the gray one in 0 … 1, its half and its quarter. A half is the picture filtered by a
-     * 3x3 Gaussian of sigma 0.5, with zeros beyond the border, of which every second pixel stays, from the second one on.
+     * Six features of each of three pictures: the gray one in 0 … 1, its half and its quarter. A half is the picture
+     * filtered by a 3x3 Gaussian of sigma 0.5, with zeros beyond the border, of which every second pixel stays, from
+     * the second one on.
      *
      * Three figures of the DCT of each 7x7 window, every 3 pixels, without its first coefficient: the shape of a
      * generalised Gaussian; the coefficient of variation of absolute values; the variance of that coefficient over
@@ -67,10 +68,10 @@ typedef struct cod_ma_features {
 typedef struct cod_ma_node {
     double value;    /**< the threshold: features up to it go left; of a leaf its prediction */
     int32_t feature; /**< -1 = a leaf */
-    int32_t left;    /**< node of the forest, behind this one; the right one is the next */
+    int32_t left;    /**< index of the left child in the forest, above this node's; the right child is the next node */
 } cod_ma_node;
 
-/** Trees whose mean prediction counts. */
+/** Trees whose predictions are averaged. */
 typedef struct cod_ma_forest {
     size_t tree_count, node_count;
     int32_t *roots;     /**< [tree_count] */
@@ -84,7 +85,7 @@ typedef struct cod_ma_model {
 } cod_ma_model;
 
 /**
- * Whether all trees can be walked.
+ * Checks that all trees are well formed.
  *
  * @return COD_ERR_FORMAT where a node leads out of the forest or backwards, or asks for a feature that its group lacks
  */

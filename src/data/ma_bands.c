@@ -16,7 +16,7 @@ enum {
     GUARD = 16 /**< values that are left out at each border, half of it at the second level */
 };
 
-/** Where neighbours lie: values[row][column] of each is a neighbour of the band's value at row + 1, column + 1. */
+/** Planes of neighbours: values[row][column] of each is a neighbour of the band's value at row + 1, column + 1. */
 typedef struct neighbourhood {
     int count;
     int64_t height, width;            /**< of the values that have all neighbours */

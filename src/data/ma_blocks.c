@@ -1,4 +1,4 @@
-/* Ma's score: statistics of 7x7 windows in the DCT's domain, and singular values of 5x5 patches. */
+/* Ma's score: statistics of the DCT of 7x7 windows, and singular values of 5x5 patches. */
 #include "data/ma_internal.h"
 #include "data/symmetric_internal.h"
 

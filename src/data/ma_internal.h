@@ -1,4 +1,4 @@
-/** @file Parts of Ma's score; what they compute stands at the fields of cod_ma_features. */
+/** @file Parts of Ma's score; the fields of cod_ma_features describe what they compute. */
 #ifndef COD_DATA_MA_INTERNAL_H
 #define COD_DATA_MA_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* MNIST and what comes in the same four files, such as Fashion-MNIST, KMNIST and EMNIST. */
+/* MNIST and data sets with the same four files, such as Fashion-MNIST, KMNIST and EMNIST. */
 #include "core/hash.h"
 #include "data/examples_internal.h"
 #include "data/idx_internal.h"

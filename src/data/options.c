@@ -12,105 +12,105 @@ static const char *const placements[] = {"shared", "disjoint", "dirichlet", NULL
 
 static const cod_option options[] = {
     {"kind", COD_OPTION_CHOICE, FIELD(kind), "pictures", 0, 0, cod_data_kind_names,
-     "What `path` holds. For super-resolution pictures (PNG, JPEG, WebP, TIFF or BMP files). For classification mnist "
-     "(its four IDX "
-     "files, plain or .gz; also Fashion-MNIST and the like), iris (a CSV file with a header, the class in the last "
-     "column), or folder (photographs, one subfolder a class). synthetic: generated, for trials and benchmarks without "
-     "any files."},
+     "What `path` holds. For super-resolution: pictures (PNG, JPEG, WebP, TIFF or BMP files). For classification: "
+     "mnist (the four IDX files of MNIST or of a data set like it, such as Fashion-MNIST, plain or .gz), iris (a CSV "
+     "file with a header and the class in the last column), or folder (photographs, one subfolder for each class). "
+     "For either: synthetic (generated data, for trials and benchmarks without files)."},
     {"path", COD_OPTION_STRING_LIST, FIELD(path), "", 0, 0, NULL,
-     "Folders of high-resolution pictures (or single files), searched with their subfolders; mnist: one folder; iris: "
-     "one file; folder: folders that hold one of each class; relative to the working directory."},
+     "Where the training data is, relative to the working directory. pictures: folders of high-resolution pictures, "
+     "searched with their subfolders, or single files. mnist: one folder. iris: one file. folder: folders that have "
+     "one subfolder for each class."},
     {"weights", COD_OPTION_INT_LIST, FIELD(weights), "", 1, 1000, NULL,
-     "How many times each picture of the folder at the same place in `path` is used in an epoch; empty = once each."},
+     "kind pictures: how many times an epoch uses each picture of a folder; one number for each folder in `path`. "
+     "Empty = once each."},
     {"low_path", COD_OPTION_STRING_LIST, FIELD(low_path), "", 0, 0, NULL,
-     "Folders of low-resolution pictures, one for each in `path`, with the same file names (a suffix such as x4 is "
-     "allowed); "
-     "empty = made from the high-resolution ones by MATLAB's bicubic."},
+     "kind pictures: folders of low-resolution pictures, one for each folder in `path`, with the same file names (a "
+     "suffix such as x4 is allowed). Empty = MATLAB's bicubic makes them from the high-resolution pictures."},
     {"val_path", COD_OPTION_STRING_LIST, FIELD(val_path), "", 0, 0, NULL,
-     "Folders of validation pictures; empty = `val_count` or `val_fraction` of those in `path` are held out."},
+     "Folders of validation data, of the same kind as the data in `path`. Empty = `val_count`, `val_fraction` or "
+     "`folds` holds out part of the data in `path`."},
     {"val_low_path", COD_OPTION_STRING_LIST, FIELD(val_low_path), "", 0, 0, NULL,
-     "Folders of low-resolution validation pictures, one for each in `val_path`; empty = made by MATLAB's bicubic."},
+     "kind pictures: folders of low-resolution validation pictures, one for each folder in `val_path`. Empty = "
+     "MATLAB's bicubic makes them."},
     {"test_path", COD_OPTION_STRING_LIST, FIELD(test_path), "", 0, 0, NULL,
-     "kind folder: folders of test photographs, which the finished model is measured on and nothing is chosen by; "
-     "mnist "
-     "has a test set of its own."},
+     "kind folder: folders of test photographs. The finished model is measured on them; they do not influence which "
+     "model is chosen. Empty = no test set. mnist has a test set of its own."},
     {"val_count", COD_OPTION_INT, FIELD(val_count), "0", 0, 1e9, NULL,
-     "Pictures or examples held out from training for validation, the same for every seed and group; 0 = see "
-     "val_fraction."},
+     "Number of pictures or examples held out of `path` for validation, the same ones for every seed and group. 0 = "
+     "val_fraction decides."},
     {"val_fraction", COD_OPTION_FLOAT, FIELD(val_fraction), "0.1", 0, 0.9, NULL,
-     "Share of them held out for validation, at least one unless 0; used when val_count, val_path and folds are not "
-     "set."},
+     "Share of the pictures or examples in `path` held out for validation: at least one, unless this is 0. Used when "
+     "val_count, val_path and folds are not set."},
     {"folds", COD_OPTION_INT, FIELD(folds), "0", 0, 1000, NULL,
-     "Classification: parts, alike in classes, of which one is held out for validation (k-fold cross-validation); 0 = "
-     "see val_fraction."},
-    {"fold", COD_OPTION_INT, FIELD(fold), "0", 0, 999, NULL, "The part held out, from 0 to folds - 1."},
+     "Classification: number of parts for k-fold cross-validation, each with about the same mix of classes. One part "
+     "is held out for validation. 0 = val_fraction decides."},
+    {"fold", COD_OPTION_INT, FIELD(fold), "0", 0, 999, NULL,
+     "Which of the `folds` parts is held out, from 0 to folds - 1."},
     {"placement", COD_OPTION_CHOICE, FIELD(placement), "shared", 0, 0, placements,
-     "Whether every group trains on all (shared), each on its own equal part (disjoint), or each on its own part of "
-     "uneven classes (dirichlet, for classification): the groups' shares of each class are drawn from a Dirichlet "
-     "distribution."},
+     "Which training data each group has. shared: all of it. disjoint: its own equal part. dirichlet: its own part "
+     "with uneven classes (classification); the groups' shares of each class are drawn from a Dirichlet distribution."},
     {"alpha", COD_OPTION_FLOAT, FIELD(alpha), "0.1", 1e-3, 1e6, NULL,
-     "placement dirichlet: its concentration; 0.1 gives a group few classes, 100 nearly equal shares of all."},
+     "placement dirichlet: concentration of the distribution. 0.1 gives each group few classes; 100 gives all groups "
+     "nearly equal shares."},
     {"items_per_group", COD_OPTION_INT, FIELD(items_per_group), "0", 0, 1e9, NULL,
-     "Training pictures or examples that a group keeps of its part, chosen at random; 0 = all. Where a strategy makes "
-     "all "
-     "ranks one group, that one holds what the configured groups hold together."},
+     "Number of training pictures or examples that each group keeps from its part, chosen at random. 0 = all. A "
+     "strategy that joins all ranks in one group keeps as many as the configured groups would keep together."},
     {"patch", COD_OPTION_INT, FIELD(patch), "24", 4, 1024, NULL,
-     "Side of a low-resolution training crop in pixels; the high-resolution crop is scale times larger."},
+     "Side of a low-resolution training crop in pixels. The high-resolution crop is `scale` times as large."},
     {"size", COD_OPTION_INT, FIELD(size), "64", 8, 2048, NULL,
-     "kind folder: side of what is trained on, in pixels; a photograph is brought to an eighth more on its shorter "
-     "side."},
-    {"batch", COD_OPTION_INT, FIELD(batch), "16", 1, 65536, NULL, "Crops or examples each rank trains on in one step."},
+     "kind folder: side of the training crops in pixels. The shorter side of each photograph is first resized to 9/8 "
+     "of this."},
+    {"batch", COD_OPTION_INT, FIELD(batch), "16", 1, 65536, NULL,
+     "Crops or examples that each rank trains on in one step."},
     {"scales", COD_OPTION_FLOAT_LIST, FIELD(scales), "1", 0.05, 1, NULL,
-     "kind pictures: sizes at which each training picture is used, relative to its own: [1, 0.75, 0.5] also crops from "
-     "two copies brought down by MATLAB's bicubic, which are held in memory. An epoch has every picture at every size; "
-     "a size named twice counts twice. Copies smaller than one crop are left out."},
+     "kind pictures: sizes at which training uses each picture, relative to the original. [1, 0.75, 0.5] adds two "
+     "smaller copies made by MATLAB's bicubic and held in memory. An epoch uses every picture at every size; a size "
+     "listed twice is used twice. Copies smaller than one crop are left out."},
     {"degradation", COD_OPTION_CHOICE, FIELD(degradation), "bicubic", 0, 0, degradations,
-     "kind pictures: what low-resolution training crops are. bicubic: cut out of what low_path gives, or out of the "
-     "picture brought down by MATLAB's bicubic. real_esrgan: blurred, resized, made noisy and compressed at random, "
-     "as section degradation says. Validation is on the former, unless eval.degraded is set."},
+     "kind pictures: how low-resolution training crops are made. bicubic: cut out of the pictures in low_path, or out "
+     "of the picture reduced by MATLAB's bicubic. real_esrgan: blurred, resized, made noisy and compressed at random, "
+     "as section degradation says. Validation pictures are made by bicubic in both cases, unless eval.degraded is "
+     "set."},
     {"gt_usm", COD_OPTION_BOOL, FIELD(gt_usm), "false", 0, 0, NULL,
-     "kind pictures: train on truth sharpened by unsharp masking (kernel of 51 pixels, strength 0.5 where a pixel is "
-     "more "
-     "than 10 of 255 from its surroundings), as Real-ESRGAN's first network was, and degrade the sharpened pictures; "
-     "recipes with a discriminator have options of their own for it. Validation is never on sharpened truth."},
+     "kind pictures: sharpen the true pictures that training compares with, and degrade the sharpened ones, as for "
+     "Real-ESRGAN's first network. Unsharp masking with a kernel of 51 pixels and strength 0.5 applies where a pixel "
+     "differs by more than 10 of 255 from its surroundings. Validation always compares with the original pictures. "
+     "Recipes with a discriminator have their own options for this in section gan."},
     {"augment", COD_OPTION_BOOL, FIELD(augment), "true", 0, 0, NULL,
-     "Whether training varies at random what it takes: pictures by the 8 flips and rotations, photographs of kind "
-     "folder "
-     "by place of the crop and a horizontal flip, mnist by `shift`."},
+     "Vary the training data at random. Pictures: the 8 flips and rotations. kind folder: position of the crop and a "
+     "horizontal flip. mnist: `shift`."},
     {"shift", COD_OPTION_INT, FIELD(shift), "0", 0, 64, NULL,
-     "mnist: pixels by which a training example is moved at most, in each direction; 2 is usual."},
+     "mnist: largest number of pixels by which a training example is moved in each direction. 2 is usual; 0 = no "
+     "shift."},
     {"cache_mb", COD_OPTION_INT, FIELD(cache_mb), "4096", 0, 1e9, NULL,
-     "Memory for decoded pictures in MiB, shared by the processes of a node through /dev/shm; what does not fit is "
-     "decoded "
-     "at each use."},
+     "Memory for decoded pictures in MiB, shared by the processes of a node through /dev/shm. Pictures that do not "
+     "fit are decoded again at each use."},
     {"threads", COD_OPTION_INT, FIELD(threads), "1", 0, 256, NULL,
-     "Threads of each rank that make batches ahead of time; 0 = made between steps."},
-    {"prefetch", COD_OPTION_INT, FIELD(prefetch), "4", 1, 256, NULL, "Batches held ready beside the one in use."},
+     "Threads of each rank that make batches ahead of time. 0 = the rank makes each batch between two steps."},
+    {"prefetch", COD_OPTION_INT, FIELD(prefetch), "4", 1, 256, NULL,
+     "Batches that are kept ready in addition to the one in use."},
     {"transfer", COD_OPTION_CHOICE, FIELD(transfer), "auto", 0, 0, cod_data_transfer_names,
-     "How mini-batches reach a device with memory of its own, such as a GPU: from pinned memory, by copies that run "
-     "beside computing "
-     "(pinned, which auto is); read in the host's memory by the device itself (mapped); or in the 8 bits of their "
-     "pixels, which the "
-     "device turns and converts, a quarter of the bytes (uint8; kinds pictures, mnist, folder and synthetic). Training "
-     "gives the same bits "
-     "with each; `codistill bench copy` compares them."},
+     "How mini-batches reach a device with memory of its own, such as a GPU. pinned: copied from pinned memory while "
+     "the device computes. mapped: the device reads them in the host's memory. uint8: copied as 8-bit pixels, a "
+     "quarter of the bytes; the device flips and converts them (kinds pictures, mnist, folder and synthetic). auto: "
+     "pinned. All give the same bits; `codistill bench copy` shows which is fastest."},
     {"synthetic_count", COD_OPTION_INT, FIELD(synthetic_count), "32", 2, 100000, NULL,
-     "Number of generated pictures or examples; used by kind synthetic."},
+     "kind synthetic: number of generated pictures or examples."},
     {"synthetic_shape", COD_OPTION_INT_LIST, FIELD(synthetic_shape), "32, 32, 3", 1, 65536, NULL,
-     "Classification: height, width and channels of a generated example."},
+     "kind synthetic, classification: height, width and channels of each generated example."},
     {"synthetic_classes", COD_OPTION_INT, FIELD(synthetic_classes), "10", 2, 65536, NULL,
-     "Classification: classes of the generated examples."},
+     "kind synthetic, classification: number of classes."},
 };
 
 const cod_option_table cod_data_option_table = {
     .section = "data",
-    .help = "What is trained and validated on, and how batches are made of it.",
+    .help = "Data for training and validation, and how batches are made from it.",
     .options = options,
     .count = sizeof options / sizeof options[0],
     .struct_bytes = sizeof(cod_data_options),
 };
 
-/** Where what is found goes. */
+/** Receiver of the problems found. */
 typedef struct examination {
     cod_data_complaint complain;
     void *context;
@@ -127,7 +127,7 @@ static void complain(const examination *e, const char *key, const char *fmt, ...
     e->complain(e->context, key, text);
 }
 
-/** What only some kinds of data have. */
+/** Checks options that only some kinds of data have. */
 static void examine_kind(const examination *e, const cod_data_options *o)
 {
     const char *kind = cod_data_kind_names[o->kind];

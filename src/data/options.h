@@ -22,7 +22,7 @@ typedef enum cod_data_placement {
     COD_PLACEMENT_DIRICHLET,
 } cod_data_placement;
 
-/** What low-resolution training pictures are made of. */
+/** How low-resolution training pictures are made. */
 typedef enum cod_data_degradation { COD_DEGRADATION_BICUBIC, COD_DEGRADATION_REAL_ESRGAN } cod_data_degradation;
 
 /** How mini-batches reach a device that has memory of its own. */
@@ -45,7 +45,7 @@ typedef struct cod_data_options {
     double alpha;
     int64_t items_per_group;
     int64_t patch, size, batch;
-    cod_float_list scales; /**< of training pictures, relative to what they are; none = 1 */
+    cod_float_list scales; /**< sizes of training pictures, relative to the originals; empty = 1 */
     int degradation;       /**< cod_data_degradation */
     bool gt_usm;
     bool augment;
@@ -58,7 +58,7 @@ typedef struct cod_data_options {
 
 extern const cod_option_table cod_data_option_table;
 
-/** Whether such data say which class each example is of; generated ones do when they are asked to. */
+/** Whether data of this kind have a class for each example; generated data can have classes, too. */
 static inline bool cod_data_kind_is_labelled(int kind)
 {
     return kind == COD_DATA_MNIST || kind == COD_DATA_IRIS || kind == COD_DATA_FOLDER;
@@ -67,13 +67,13 @@ static inline bool cod_data_kind_is_labelled(int kind)
 extern const char *const cod_data_kind_names[];
 extern const char *const cod_data_transfer_names[];
 
-/** Told of an option at fault, such as "weights", and what is wrong with it. */
+/** Called with the key of a wrong option, such as "weights", and what is wrong with it. */
 typedef void (*cod_data_complaint)(void *context, const char *key, const char *text);
 
-/** Looks at what concerns several options at once, such as one weight per path, and tells all that is wrong. */
+/** Checks conditions between several options, such as one weight per path, and reports all problems. */
 void cod_data_options_examine(const cod_data_options *options, cod_data_complaint complaint, void *context);
 
-/** The same, as a failure with the first of it: "KEY: TEXT". */
+/** Makes the same checks and fails with the first problem: "KEY: TEXT". */
 COD_MUST_CHECK cod_status cod_data_options_check(const cod_data_options *options);
 
 #endif

@@ -32,7 +32,7 @@ cod_status cod_image_orient(cod_image *image, int orientation)
 {
     if (orientation <= 1 || orientation > 8)
         return COD_OK;
-    /* Where output pixel (0,0) comes from and where steps in x and y lead, for the EXIF values 2 … 8. */
+    /* Source of output pixel (0,0), and the directions of steps in x and y, for the EXIF values 2 … 8. */
     static const struct {
         bool transpose, from_right, from_bottom;
     } turns[9] = {

@@ -4,8 +4,8 @@
  * super-resolution", ECCV workshops 2018), by the steps of the organisers' evaluate_results.m: both are of the Y channel of 8-bit pictures
  * (MATLAB's rgb2ycbcr, rounded to 8 bits).
  *
- * The perceptual index is ((10 - Ma) + NIQE) / 2. The model of Ma's score is not shipped. Without the user's own file of it
- * (infer/ma_model.h), NIQE alone stands in the index's place, and whoever shows it says so (cod_pi_is()).
+ * The perceptual index is ((10 - Ma) + NIQE) / 2. The model of Ma's score is not shipped. Without a file of it from the
+ * user (infer/ma_model.h), NIQE alone takes the place of the index, and output says so (cod_pi_is()).
  */
 #ifndef COD_DATA_PERCEPTUAL_INDEX_H
 #define COD_DATA_PERCEPTUAL_INDEX_H
@@ -13,7 +13,7 @@
 #include "data/ma.h"
 #include "data/niqe.h"
 
-/** What stands in the place of the perceptual index, with Ma's score or without it. */
+/** Text that says what is shown as the perceptual index, with or without Ma's score. */
 const char *cod_pi_is(bool with_ma);
 
 /**

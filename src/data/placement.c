@@ -9,7 +9,7 @@
 /** Streams of COD_RNG_PLACEMENT beside those of the labels, which are their numbers. */
 enum { STREAM_LIMIT = UINT32_MAX, STREAM_SHARES = UINT32_MAX - 1 };
 
-/** Where the parts that a label's items fall into end, when its `count` items are dealt in a random order. */
+/** Ends of the parts into which a label's `count` items are divided in a random order. */
 typedef struct dealing {
     uint64_t seed;
     size_t parts;
@@ -153,7 +153,7 @@ static cod_status add_kept(const cod_data_options *options, const cod_dataset_pl
     return COD_OK;
 }
 
-/** What the group at `place` keeps. */
+/** The items that the group at `place` keeps. */
 static cod_status keep(const cod_data_options *options, const cod_dataset_place *place, const uint32_t *parts,
                        size_t count, bool *ours)
 {

@@ -1,6 +1,6 @@
 /**
  * @file
- * What part of a data set is whose: the splits, and this group's place among the groups.
+ * The splits of a data set, and this group's place among the groups that divide it.
  */
 #ifndef COD_DATA_PLACEMENT_H
 #define COD_DATA_PLACEMENT_H
@@ -10,7 +10,7 @@
 typedef enum cod_split {
     COD_SPLIT_TRAIN, /**< what this group trains on */
     COD_SPLIT_VAL,   /**< what no group trains on; the same on every rank and for every seed */
-    COD_SPLIT_TEST,  /**< the data set's own test examples, where it has such: nothing is chosen by them */
+    COD_SPLIT_TEST,  /**< the data set's own test examples, if it has any; no choice depends on them */
     COD_SPLITS,
 } cod_split;
 
@@ -19,8 +19,8 @@ typedef struct cod_dataset_place {
     int scale;     /**< super-resolution: high side = scale * low side */
     uint64_t seed; /**< decides which group holds what */
     int group, groups;
-    bool all;    /**< one that trains alone on what all `groups` would hold together */
-    bool report; /**< log a warning for each file left out, 100 at most; one rank is enough */
+    bool all;    /**< one group that trains alone on the data that all `groups` would hold together */
+    bool report; /**< log a warning for each file left out, 100 at most; one rank should do this */
 } cod_dataset_place;
 
 #endif

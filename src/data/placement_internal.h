@@ -13,22 +13,23 @@ size_t cod_held_out_count(const cod_data_options *options, size_t count);
 /** Whether item `index` of `count` is one of `held_out` that are evenly spread. */
 static inline bool cod_is_held_out(size_t index, size_t held_out, size_t count)
 {
-    /* A multiple of 1/held_out, shifted by half, falls on it. */
+    /* True if a multiple of 1/held_out, shifted by half, falls on the item. */
     return (2 * (index + 1) * held_out + count) / (2 * count) > (2 * index * held_out + count) / (2 * count);
 }
 
 /**
- * Numbers items label by label, each label's in a random order that is always the same: what is then evenly spread over the
- * numbers has every label's share, which MNIST's own order, periodic in its classes, does not give.
+ * Numbers the items label by label, in a random order within each label that is always the same. A selection that is
+ * evenly spread over these numbers then has every label's share. MNIST's own order would not give this, because it is
+ * periodic in the classes.
  *
  * @param[out] number  [count] a permutation of 0 … count-1
  */
 COD_MUST_CHECK cod_status cod_labels_deal(const uint32_t *labels, size_t count, uint32_t *number);
 
 /**
- * Says which training items the group at `place` keeps. Without items_per_group every group keeps all (shared), or each item
- * belongs to exactly one group: of each label equal parts (disjoint), or parts by a Dirichlet distribution (Hsu et al. 2019,
- * "Measuring the Effects of Non-Identical Data Distribution").
+ * Decides which training items the group at `place` keeps. Without items_per_group every group keeps all (shared), or
+ * each item belongs to exactly one group: of each label equal parts (disjoint), or parts by a Dirichlet distribution
+ * (Hsu et al. 2019, "Measuring the Effects of Non-Identical Data Distribution").
  *
  * @param labels     [count] classes, or folders of pictures
  * @param[out] ours  [count]

@@ -9,7 +9,7 @@
 
 enum { REASON_BYTES = 160, MOST_UNPACKED = 1032 /**< bytes that one byte of deflate can stand for */ };
 
-/** What libpng's callbacks share with us. */
+/** Data shared with libpng's callbacks. */
 typedef struct png_context {
     const uint8_t *bytes;
     size_t count, used;

@@ -1,7 +1,7 @@
 /**
  * @file
- * What a loader makes batches of: numbered training samples, each a pair of f32 tensors of one shape. Samples that are made of 8-bit
- * pixels can be had as these, too, so that a device does the rest.
+ * Numbered training samples, of which a loader makes batches. Each sample is a pair of f32 tensors; all samples have
+ * the same shapes. Samples made of 8-bit pixels are also available as bytes, which a device then converts.
  */
 #ifndef COD_DATA_SAMPLES_H
 #define COD_DATA_SAMPLES_H
@@ -9,7 +9,10 @@
 #include "core/rng.h"
 #include "core/tensor.h"
 
-/** Where in the endless sequence of a group's samples one is drawn: all that its randomness may depend on. */
+/**
+ * The place of a sample in the endless sequence of a group's samples. A sample's random numbers may depend on nothing
+ * else.
+ */
 typedef struct cod_sample_place {
     uint64_t seed;
     uint32_t group;
@@ -30,16 +33,16 @@ typedef struct cod_samples {
      * Makes sample `index`; any thread.
      *
      * @param[out] input, target  dense, as the shapes say
-     * @return COD_ERR_IO or COD_ERR_FORMAT when its file has gone bad: another is then used instead
+     * @return COD_ERR_IO or COD_ERR_FORMAT if its file has become unreadable: another sample is then used instead
      */
     cod_status (*draw)(const void *context, size_t index, const cod_sample_place *place, float *input, float *target);
     /**
-     * The same sample in 8 bits. What draw() gives follows, to the bit: each byte b of channel c stands for table[b·C + c], and then the
-     * picture is turned. NULL = samples are not of 8 bits.
+     * The same sample in 8 bits. It gives the values of draw() to the bit, if each byte b of channel c is replaced by
+     * table[b·C + c] and the picture is then turned. NULL = samples are not of 8 bits.
      *
      * @param[out] input   bytes, as the shape says
      * @param[out] target  likewise; f32 as draw() gives it where target_table is NULL
-     * @param[out] turn    bits of cod_turn (core/backend.h) for what is of bytes
+     * @param[out] turn    bits of cod_turn (core/backend.h) for tensors of bytes
      */
     cod_status (*draw_bytes)(const void *context, size_t index, const cod_sample_place *place, uint8_t *input,
                              void *target, int32_t *turn);

@@ -40,7 +40,7 @@ static bool in_place(const cod_shared_file *shared)
            ours.st_ino == theirs.st_ino;
 }
 
-/** Removes files of ours that nobody uses, other than `keep`: their processes were killed. */
+/** Removes our files that no process uses, other than `keep`; their processes were killed. */
 static void sweep(const char *prefix, const char *keep)
 {
     DIR *folder = opendir(FOLDER);

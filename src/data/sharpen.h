@@ -6,7 +6,7 @@
  *
  *     R = I - B        M = blur(1 where |R| > 10, else 0)        K = I + R/2 within 0 … 255        result = M·K + (1 - M)·I
  *
- * The blur's radius 50 is an even size of its kernel there, which becomes 51 pixels; deviation 0 stands for OpenCV's
+ * BasicSR's radius of 50 gives a kernel of 51 pixels, because its size must be odd; its deviation 0 stands for OpenCV's
  * 0.3·((51 - 1)/2 - 1) + 0.8 = 8.
  */
 #ifndef COD_DATA_SHARPEN_H
@@ -20,7 +20,7 @@
 typedef enum cod_truth {
     COD_TRUTH_PLAIN, /**< the picture */
     COD_TRUTH_SHARP, /**< the picture sharpened */
-    COD_TRUTH_BOTH,  /**< of six channels: the picture, and behind it the sharpened one */
+    COD_TRUTH_BOTH,  /**< six channels: the picture, followed by the sharpened picture */
 } cod_truth;
 
 static inline int64_t cod_truth_channels(cod_truth truth)
@@ -30,7 +30,7 @@ static inline int64_t cod_truth_channels(cod_truth truth)
 
 typedef struct cod_sharpener cod_sharpener;
 
-/** Part of an 8-bit RGB picture [picture_height, picture_width, 3]; where it reaches beyond, the picture is reflected. */
+/** Part of an 8-bit RGB picture [picture_height, picture_width, 3]. Outside its borders the picture is reflected. */
 typedef struct cod_sharpen_region {
     const uint8_t *picture;
     int64_t picture_width, picture_height;
@@ -51,7 +51,8 @@ COD_MUST_CHECK cod_status cod_sharpener_create(cod_sharpener **out);
 void cod_sharpener_destroy(cod_sharpener *sharpener);
 
 /**
- * Sharpens a part of a picture: to the bit what that part of the whole sharpened picture is, as far as it lies in the picture. Any thread. Memory is kept for the next call.
+ * Sharpens a part of a picture. Inside the picture, the result has the bits of the same part of the whole sharpened
+ * picture. Any thread. Memory is kept for the next call.
  *
  * @param[out] out  new; cod_sharpened_clear()
  */

@@ -252,7 +252,7 @@ static cod_status rescale(cod_image *image, double scale)
     return COD_OK;
 }
 
-/** Reads a picture of which, at `scale` (0 = as it is), the top left [height, width] is wanted. */
+/** Reads the top left [height, width] of a picture at `scale` (0 = unchanged). */
 static cod_status load_file(const char *path, double scale, int64_t width, int64_t height, uint8_t *out)
 {
     cod_image image;

@@ -61,7 +61,10 @@ static void *help_to_the_end(void *context)
     return NULL;
 }
 
-/** Waits for an item to get that far, or for a failure; works meanwhile where nobody else does. With the mutex held. */
+/**
+ * Waits until an item has reached a stage, or for a failure; works meanwhile if no other thread does. With the mutex
+ * held.
+ */
 static bool await(run *r, size_t item, stage wanted, bool alone)
 {
     while (r->status == COD_OK && r->stages[item] < wanted)

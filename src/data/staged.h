@@ -1,6 +1,7 @@
 /**
  * @file
- * Work on many pictures that passes a device: what comes before and after it is done by other threads meanwhile.
+ * Work on many pictures in three stages: while a device computes on one picture, other threads prepare and finish
+ * others.
  */
 #ifndef COD_DATA_STAGED_H
 #define COD_DATA_STAGED_H
@@ -19,10 +20,11 @@ typedef struct cod_staged {
 enum { COD_STAGED_THREADS_MAX = 16 };
 
 /**
- * Does all items. At most `threads` + 2 of them are under way at once, so that memory is bounded.
+ * Processes all items. At most `threads` + 2 of them are in progress at once, so that memory is bounded.
  *
- * @param threads  beside the calling one, at most COD_STAGED_THREADS_MAX are used; 0 = the calling thread does everything
- * @return the failure of the first item that failed; later items may not have been begun then
+ * @param threads  threads in addition to the calling one, of which at most COD_STAGED_THREADS_MAX are used; 0 = the
+ *                 calling thread does everything
+ * @return the failure of the first item that failed; later items may not have been started
  */
 COD_MUST_CHECK cod_status cod_staged_run(const cod_staged *work, size_t count, int threads);
 

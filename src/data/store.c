@@ -32,7 +32,10 @@ static cod_status note_broken(builder *b, size_t index)
     return COD_OK;
 }
 
-/** What says something of the file; the rest says something of this process, and must not decide what is trained on. */
+/**
+ * Whether a failure is caused by the file. Other failures are caused by this process, and must not decide which
+ * pictures are trained on.
+ */
 static bool is_of_the_file(cod_status status)
 {
     return status != COD_OK && status != COD_ERR_MEMORY;

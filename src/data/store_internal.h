@@ -8,11 +8,11 @@
 #include "data/block_internal.h"
 #include "data/source_internal.h"
 
-/** What the store knows of one source. */
+/** One source in the store. */
 typedef struct cod_stored {
     int32_t low_width, low_height;
     uint64_t broken; /**< whether it cannot be used; the reason, a string, lies at `offset` */
-    uint64_t offset; /**< of the low pixels, which the high ones follow; 0 = not held */
+    uint64_t offset; /**< of the low-resolution pixels, followed by the high-resolution ones; 0 = not held */
 } cod_stored;
 
 typedef struct cod_store {
@@ -22,19 +22,22 @@ typedef struct cod_store {
     size_t pixel_bytes; /**< held */
 } cod_store;
 
-/** Which sources nobody will ask for: they are not decoded, and take no memory. */
+/** Chooses sources that will never be read: they are not decoded and take no memory. */
 typedef struct cod_store_choice {
-    /** Sets left_out[i] of such sources. @param pictures  [sources], as far as headers tell them: sizes and broken */
+    /**
+     * Sets left_out[i] of such sources. @param pictures [sources], with the sizes and `broken` as the headers give them
+     */
     void (*leave_out)(const void *context, const cod_stored *pictures, bool *left_out);
     const void *context;
-    uint64_t key; /**< of all that it depends on beside the sources */
+    uint64_t key; /**< hash of everything else that the choice depends on */
 } cod_store_choice;
 
 /**
  * Finds the store of these sources or builds it, decoding with one thread per processor that this process may use.
  *
- * @param limit_bytes  of pixels; what does not fit is left out, and then broken only if its header is
- * @param choice       what is left out in any case
+ * @param limit_bytes  of pixels; pictures that do not fit are left out, and then count as broken only if their header
+ *                     is damaged
+ * @param choice       which sources are left out in any case
  * @param report       whether to warn that the pictures do not fit into /dev/shm
  * @param[out] store   end with cod_store_close(); zeroed on failure
  */

@@ -1,4 +1,4 @@
-/* Generated examples of any shape: each class a pattern of its own in noise, so that training on them shows. */
+/* Generated examples of any shape: each class has its own pattern in noise, so that a model can learn them. */
 #include "core/hash.h"
 #include "core/rng.h"
 #include "data/examples_internal.h"

@@ -1,6 +1,6 @@
 /**
  * @file
- * Threads for the work of this module. They take no signals: those are the main thread's.
+ * Threads for the work of this module. They block all signals, which the main thread handles.
  */
 #ifndef COD_DATA_THREADS_INTERNAL_H
 #define COD_DATA_THREADS_INTERNAL_H
@@ -17,7 +17,7 @@ typedef cod_status (*cod_item_function)(void *context, size_t index);
 /**
  * Calls `run` for 0 … count-1 in no order, on one thread per core that this process may use (at most 16), and waits.
  *
- * @return the first failure; no new items are begun after one
+ * @return the first failure; no new items are started after it
  */
 COD_MUST_CHECK cod_status cod_run_parallel(size_t count, cod_item_function run, void *context);
 

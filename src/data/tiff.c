@@ -16,8 +16,7 @@ enum {
 typedef struct tiff_context {
     const uint8_t *bytes;
     size_t count, used;
-    bool
-        cut; /**< a tag lies beyond the end; libtiff goes on without it, and takes a palette's indices for shades of gray */
+    bool cut; /**< a tag is beyond the end; libtiff ignores it, and would take a palette's indices for gray */
     char reason[REASON_BYTES];
 } tiff_context;
 
@@ -80,7 +79,7 @@ static int on_warning(TIFF *tiff, void *user, const char *module, const char *fo
     return 1;
 }
 
-/** What a picture's tags say. */
+/** Properties of a picture, from its tags. */
 typedef struct tags {
     uint32_t width, height;
     uint16_t bits, samples, planes, colours, kind, extra, orientation;

@@ -1,7 +1,7 @@
 /**
  * @file
- * The chunks of a fragment of a model, as coding on a device needs them: there a chunk's header counts values from the fragment's first
- * one, where those that travel count from the model's.
+ * The chunks of a fragment of a model, for coding on a device. On a device, a chunk's header counts values from the
+ * fragment's first value; headers that travel count from the model's first value.
  */
 #ifndef COD_DISTILL_CHUNK_TABLE_INTERNAL_H
 #define COD_DISTILL_CHUNK_TABLE_INTERNAL_H
@@ -11,8 +11,8 @@
 typedef struct chunk_table {
     int group, fragment, shards;
     cod_exchange_range range; /**< of the fragment */
-    size_t *first;            /**< [shards + 1] number of a shard's first chunk: shard after shard */
-    uint64_t *prints;         /**< [first[shards]] fingerprints of the chunks of the version that is held */
+    size_t *first;    /**< [shards + 1] number of each shard's first chunk; chunks are numbered shard after shard */
+    uint64_t *prints; /**< [first[shards]] fingerprints of the chunks of the version held */
 } chunk_table;
 
 /** chunk_table_clear() also after a failure. */
@@ -22,9 +22,9 @@ void chunk_table_clear(chunk_table *table);
 size_t chunk_table_count(const chunk_table *table);
 /** Values of a shard, counted from the model's first one. */
 cod_codec_range chunk_table_range(const exchange_setup *setup, const chunk_table *table, int shard);
-/** Writes the headers of the chunks as a device takes them. @param[out] heads  [chunks] */
+/** Writes the headers of the chunks in the device's form. @param[out] heads [chunks] */
 void chunk_table_plan(const exchange_setup *setup, const chunk_table *table, unsigned char *heads);
-/** Makes a header that travels one of the device's; and the other way round. */
+/** Converts a header that travels to the device's form; and the device's form back. */
 void chunk_table_to_fragment(const chunk_table *table, unsigned char *head);
 void chunk_table_to_model(const chunk_table *table, unsigned char *head);
 /**

@@ -19,7 +19,7 @@ enum {
     COD_DISTILL_LOSS_MSE,
     COD_DISTILL_LOSS_CHARBONNIER,
     COD_DISTILL_LOSS_KL,
-    COD_DISTILL_LOSS_FEATURES, /**< as the recipe compares features of its frozen network (cod_recipe_feature) */
+    COD_DISTILL_LOSS_FEATURES, /**< compares features of the recipe's frozen network (cod_recipe_feature) */
 };
 
 enum { COD_DISTILL_AVERAGE_AUTO, COD_DISTILL_AVERAGE_OUTPUTS, COD_DISTILL_AVERAGE_PROBABILITIES };
@@ -43,7 +43,7 @@ typedef struct cod_distill_options {
 
 extern const cod_option_table cod_distill_option_table;
 
-/** Makes `train.strategy: codistill` known, with its sections `distill` and `exchange`. */
+/** Registers `train.strategy: codistill`, with its sections `distill` and `exchange`. */
 void cod_strategy_register_codistill(void);
 
 #endif

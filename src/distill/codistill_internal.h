@@ -12,7 +12,7 @@
 /** The student's input where teachers predict. */
 #define CODISTILL_TEACHER_INPUT "teacher"
 
-/** Checks options that concern each other; adds problems to run->config. */
+/** Checks conditions between several options; adds problems to run->config. */
 void codistill_check(const cod_run_config *run, const cod_distill_options *distill,
                      const cod_exchange_options *exchange);
 

@@ -12,50 +12,50 @@ static const char *const inputs[] = {"batch", "mixup", "no_reference", NULL};
 #define FIELD(name) offsetof(cod_distill_options, name)
 static const cod_option options[] = {
     {"weight", COD_OPTION_FLOAT, FIELD(weight), "auto", 0, 1000, cod_option_auto,
-     "weight of the distillation loss beside the task loss, after the ramp; 0 = no teachers; auto: 1 of class "
-     "probabilities, 0.1 of pictures (docs/evidence.md)"},
+     "Weight of the distillation loss beside the task loss, after the ramp. 0 = no teachers. auto: 1 for class "
+     "probabilities, 0.1 for pictures (docs/evidence.md)."},
     {"loss", COD_OPTION_CHOICE, FIELD(loss), "auto", 0, 0, losses,
-     "distance between the teacher's output and the student's; auto: l1 of pictures, kl (Kullback-Leibler divergence) "
-     "of class probabilities; features: as the content loss of an adversarial recipe, between features of its frozen "
-     "network, with the layers and weights of section gan"},
+     "Loss between the teacher's output and the student's. auto: l1 for pictures, kl (Kullback-Leibler divergence) "
+     "for class probabilities. features: compares features of the frozen network of an adversarial recipe, with the "
+     "layers and weights of section gan."},
     {"temperature", COD_OPTION_FLOAT, FIELD(temperature), "2", 0.1, 100, NULL,
-     "kl: what logits are divided by before they become probabilities; the loss is multiplied by its square (Hinton et "
-     "al. 2015)"},
+     "kl: logits are divided by this before they become probabilities, and the loss is multiplied by its square "
+     "(Hinton et al. 2015). Higher values give more weight to unlikely classes."},
     {"burn_in", COD_OPTION_INT, FIELD(burn_in), "1000", 0, 1e12, NULL,
-     "steps before distillation starts: early teachers know nothing"},
-    {"ramp", COD_OPTION_INT, FIELD(ramp), "1000", 0, 1e12, NULL, "steps over which the weight then rises to its value"},
+     "Steps before distillation starts, because early teachers know nothing yet."},
+    {"ramp", COD_OPTION_INT, FIELD(ramp), "1000", 0, 1e12, NULL,
+     "Steps after burn_in over which the weight rises to its full value."},
     {"every", COD_OPTION_INT, FIELD(every), "1", 1, 1e9, NULL,
-     "distil in every N-th step only, which costs a N-th of the teacher's forward"},
+     "Distil in one step out of this many. Teachers then cost as many times less."},
     {"batch_fraction", COD_OPTION_FLOAT, FIELD(batch_fraction), "1", 0.001, 1, NULL,
-     "part of the mini-batch that teachers predict and distillation looks at: a half costs half a teacher's forward"},
+     "Share of the mini-batch that teachers predict and the distillation loss compares. 0.5 halves the teacher's "
+     "cost."},
     {"inputs", COD_OPTION_CHOICE, FIELD(inputs), "batch", 0, 0, inputs,
-     "what teachers and student are compared on: the mini-batch; mixup, mixtures of two of its examples; no_reference, "
-     "crops "
-     "of the true pictures taken for low-resolution ones, which the student sees turned or inverted. The last two cost "
-     "a "
-     "forward and a backward of the student more in each step that distils"},
+     "Inputs on which teachers and student are compared. batch: the mini-batch. mixup: mixtures of two examples of "
+     "the mini-batch. no_reference: crops of the true pictures used as if they were low-resolution pictures; the "
+     "student sees them flipped, rotated or inverted. mixup and no_reference cost another forward and backward pass "
+     "of the student in each step that distils."},
     {"teacher_precision", COD_OPTION_CHOICE, FIELD(teacher_precision), "auto", 0, 0, cod_precision_names_with_int8,
-     "type of a teacher's activations: auto is train.precision's; int8 computes convolutions on 8-bit integers, with "
-     "ranges "
-     "observed on a mini-batch at each switch"},
-    {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "the weight falls with the learning rate"},
+     "Type of a teacher's activations. auto: as train.precision. int8: convolutions on 8-bit integers; their ranges "
+     "are measured on a mini-batch each time the teacher's weights change."},
+    {"fade", COD_OPTION_BOOL, FIELD(fade), "true", 0, 0, NULL, "Reduce the weight in proportion to the learning rate."},
     {"gate", COD_OPTION_BOOL, FIELD(gate), "false", 0, 0, NULL,
-     "leave a teacher out where its own task loss on the mini-batch is above the student's of late"},
+     "Leave a teacher out while its task loss on the mini-batch is above the student's recent one."},
     {"teachers_per_step", COD_OPTION_INT, FIELD(teachers_per_step), "1", 1, 1e6, NULL,
-     "teachers of a step, in turn among the peers: with several, students follow the mean of their predictions, and "
-     "pay for each"},
+     "Number of teachers in each step; the peers take turns. With several, the student follows the mean of their "
+     "predictions, and each costs a forward pass."},
     {"average", COD_OPTION_CHOICE, FIELD(average), "auto", 0, 0, averages,
-     "what of several teachers in a step is averaged: outputs, which are logits or pictures; or the class "
-     "probabilities that logits stand for at `temperature`, as in Anil et al. 2018; auto: probabilities with loss kl"},
+     "What is averaged when a step has several teachers. outputs: logits or pictures. probabilities: class "
+     "probabilities at `temperature`, as in Anil et al. 2018. auto: probabilities if the loss is kl, otherwise "
+     "outputs."},
     {"control", COD_OPTION_STRING, FIELD(control), "", 0, 0, NULL,
-     "folder of a run without distillation, such as one of `single`: what validation says of it is compared with, and "
-     "three "
-     "evaluations running behind it are warned of"},
+     "Folder of a run that does not distil, such as one with strategy `single`. Each evaluation is compared with that "
+     "run's, and a warning follows three evaluations in a row that are behind it. Empty = no control."},
     {"auto_off", COD_OPTION_BOOL, FIELD(auto_off), "true", 0, 0, NULL,
-     "when the control is ahead, the weight falls to zero, over `ramp` steps"},
+     "When that warning comes, lower the weight to zero over `ramp` steps."},
 };
 #undef FIELD
-const cod_option_table cod_distill_option_table = {"distill", "Use of pulled checkpoints as teachers", options,
+const cod_option_table cod_distill_option_table = {"distill", "How pulled checkpoints are used as teachers.", options,
                                                    sizeof options / sizeof options[0], sizeof(cod_distill_options)};
 
 void codistill_check(const cod_run_config *run, const cod_distill_options *d, const cod_exchange_options *e)

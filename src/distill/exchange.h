@@ -1,33 +1,33 @@
 /**
  * @file
- * The exchange: publishes this group's checkpoints and pulls its peers', without waiting for any other group.
+ * The exchange: publishes this group's checkpoints and pulls those of its peers, without waiting for other groups.
  *
- * How one pull goes. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when one
- * has a new version it proposes (peer, version): the newest key, else the delta against the version that is held; but
- * where weights are merged one that own versions have reached or reach next, as long as the peer's slots still hold
- * one. Rank j of n pulls the peer's shards k with k mod n = j, all of exactly that version; when all ranks hold theirs,
- * the group gathers them; when all have everything, all take the checkpoint over, at the same step. What the ranks tell
- * each other (proposed, done, lost) rides in the trainer's per-step reduction and acts two steps later, so nothing
- * waits. As many peers are pulled at a time as let each have its turn within a period. A version that any rank lost
- * (its slot was reopened, bytes were damaged, or time ran out) is given up by all; what is there when the peers are
- * asked again is proposed, but never a version that was damaged. Versions are counted in periods: version v is of step
- * v * period in every group, whatever a group left out, so that a peer's v and one's own v have seen equally many
+ * How a pull works. Each rank publishes a shard of its group's model. The group's rank 0 watches the peers; when a peer
+ * has a new version, it proposes (peer, version): the newest key, or else the delta against the version held. If
+ * weights are merged, it proposes only versions whose number the group's own versions have reached or reach next, as
+ * long as the peer's slots still hold such a version. Rank j of n pulls the peer's shards k with k mod n = j, all of
+ * exactly that version; when all ranks hold theirs, the group gathers them; when all have everything, all take the
+ * checkpoint over, at the same step. The ranks' messages to each other (proposed, done, lost) are part of the trainer's
+ * per-step reduction and take effect two steps later, so no rank waits. As many peers are pulled at a time as are
+ * needed to give each its turn within a period. If a rank loses a version (its slot was reopened, bytes were damaged,
+ * or time ran out), all ranks abandon it. When the peers are asked again, a version that they have then is proposed,
+ * but never one that was damaged. Versions are counted in periods: version v is of step v * period in every group,
+ * whatever a group left out, so that a peer's version v and the group's own version v have had the same number of
  * steps.
  *
  * *Fragments*: a model may be cut into P ranges, of which one is published every period / P steps, in turn; versions
  * are counted in these steps, and version v is of fragment v mod P. Each fragment is an exchange of its own: slots,
- * keys and deltas, own versions and pulls know of no other fragment, so that what holds of a model holds of each of
- * them.
+ * keys and deltas, own versions and pulls know of no other fragment, so that everything said here about a model applies
+ * to each fragment.
  *
  * In *deterministic* mode nothing depends on time: a publication at step s is encoded at once, and at step s + lag
  * every reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
  *
  * The caller, each step t, on every rank of the group, in this order:
- *   cod_exchange_flags_in(t) with the sums of step t - 2: before anything of this step is said
- *   cod_exchange_publish_due(t) -> cod_exchange_snapshot(), the weights copied there, cod_exchange_publish()
- *   cod_exchange_advance(t)
- *   cod_exchange_read_checkpoint(peer, fragment): looks whether its version changed
- *   cod_exchange_flags_out() into the reduction of step t
+ *   cod_exchange_flags_in(t) with the sums of step t - 2: before this step's flags are set cod_exchange_publish_due(t)
+ *   -> cod_exchange_snapshot(), the weights copied there, cod_exchange_publish() cod_exchange_advance(t)
+ *   cod_exchange_read_checkpoint(peer, fragment): looks whether its version changed cod_exchange_flags_out() into the
+ *   reduction of step t
  */
 #ifndef COD_DISTILL_EXCHANGE_H
 #define COD_DISTILL_EXCHANGE_H
@@ -42,7 +42,7 @@
 
 typedef struct cod_exchange cod_exchange;
 
-/** At most: pulls that a group has at a time, and numbers that ride in the reduction. */
+/** Limits: pulls of a group at a time, and numbers in the reduction. */
 enum {
     COD_EXCHANGE_FRAGMENTS_MOST = 64,
     COD_EXCHANGE_PULLS_MOST = 16,
@@ -57,14 +57,16 @@ typedef enum cod_exchange_codec {
     COD_EXCHANGE_BF16,
     COD_EXCHANGE_INT8,
     COD_EXCHANGE_DELTA,
-    COD_EXCHANGE_AUTO /**< DELTA, whose entropy coder is chosen by link */
+    COD_EXCHANGE_AUTO /**< DELTA, with an entropy coder chosen by the speed of the link */
 } cod_exchange_codec;
 typedef enum cod_exchange_merge_kind {
     COD_MERGE_NONE,
     COD_MERGE_DELAY_CORRECTED,
     COD_MERGE_AVERAGE
 } cod_exchange_merge_kind;
-/** What a merge subtracts: the own publication as readers decode it, or the own weights that were published. */
+/**
+ * What a merge subtracts: the group's own publication as readers decode it, or the exact weights that were published.
+ */
 typedef enum cod_exchange_merge_against { COD_AGAINST_DECODED, COD_AGAINST_EXACT } cod_exchange_merge_against;
 typedef enum cod_exchange_peers { COD_PEERS_ALL, COD_PEERS_RING, COD_PEERS_RANDOM, COD_PEERS_AUTO } cod_exchange_peers;
 
@@ -102,40 +104,40 @@ typedef struct cod_exchange_options {
     const char *directory; /**< of the file transport */
     const char *key_file;  /**< of the file transport: seals what it writes; "" = none */
     uint64_t seed;         /**< not an option: of the run, for the draw */
-    bool anew;             /**< not an option: the run begins anew, and the file transport with empty folders */
-    int64_t last_step;     /**< not an option: the run's end, whose publication readers find for ever; 0 = not known */
+    bool anew;             /**< not an option: the run starts anew, and the file transport empties its folders */
+    int64_t last_step;     /**< not an option: the last step, whose publication stays readable; 0 = unknown */
 } cod_exchange_options;
 
 extern const cod_option_table cod_exchange_option_table;
 
-/** Ranges that a model is cut into, one of which is published at a time; 1 also in options that nobody has parsed. */
+/** Number of ranges that a model is cut into, one of which is published at a time. Zeroed options also give 1. */
 static inline int cod_exchange_fragments(const cod_exchange_options *options)
 {
     return options->fragments > 1 ? (int)options->fragments : 1;
 }
 
-/** Steps from one publication to the next one, of the next fragment. */
+/** Steps from one publication to the next, which is of the next fragment. */
 static inline int64_t cod_exchange_spacing(const cod_exchange_options *options)
 {
     return options->period / cod_exchange_fragments(options);
 }
 
 /**
- * Whether group `reader` of `groups` reads `publisher`'s checkpoints: none does with COD_EXCHANGE_NONE. A random draw
- * is a function of the run's seed and the reader, made once for the whole run: a teacher's program, the memory of its
- * checkpoint and the versions that deltas are against belong to a peer, so that drawing anew would throw all three
- * away; and every rank, also after a resume, knows who reads whom.
+ * Whether group `reader` of `groups` reads `publisher`'s checkpoints; false for all with COD_EXCHANGE_NONE. A random
+ * draw is a function of the run's seed and the reader, made once for the whole run, so that every rank knows who reads
+ * whom, also after a resume. It is not redrawn, because a teacher's program, the memory of its checkpoint and the
+ * references of deltas belong to a peer and would be lost.
  */
 bool cod_exchange_reads(const cod_exchange_options *options, int groups, int reader, int publisher);
 
 /**
- * How many peers have their turn as often as one alone would: a pull takes 11 steps at least, and 16 go on at a time.
- * COD_PEERS_AUTO is COD_PEERS_ALL up to so many, and a draw of so many else.
+ * Number of peers that a group can follow without skipping publications: a pull takes 11 steps at least, and 16 run at
+ * a time. COD_PEERS_AUTO reads all peers up to this number; above it, a random draw of this many.
  */
 int cod_exchange_peers_allowed(const cod_exchange_options *options);
 
 /**
- * Whether a group with so many peers uses fewer of their publications than it could.
+ * Whether a group with this many peers must skip publications of theirs.
  *
  * @param[out] advice  why, and what to do
  */
@@ -144,7 +146,7 @@ bool cod_exchange_falls_behind(const cod_exchange_options *options, int peers, c
 /** What a group trains; groups may train different models. */
 typedef struct cod_exchange_model {
     uint64_t count;       /**< parameters */
-    uint64_t state_count; /**< normalisation statistics behind them; always sent as f32 */
+    uint64_t state_count; /**< normalisation statistics, which follow the parameters; always sent as f32 */
     uint64_t hash;        /**< of the architecture; a peer whose hash is not the expected one is refused */
 } cod_exchange_model;
 
@@ -154,7 +156,7 @@ typedef struct cod_exchange_range {
 } cod_exchange_range;
 
 /**
- * Fragment `fragment` of a model: whole chunks of `chunk_values`, so that their number decides how equal fragments are.
+ * Fragment `fragment` of a model. Fragments are whole chunks of `chunk_values`, so their sizes may differ by a chunk.
  * Version v is of fragment v mod `fragments`.
  */
 cod_exchange_range cod_exchange_fragment_range(const cod_exchange_options *options, const cod_exchange_model *model,
@@ -162,8 +164,8 @@ cod_exchange_range cod_exchange_fragment_range(const cod_exchange_options *optio
 
 /**
  * A fragment of a peer's model as this group holds it. Borrowed: valid until the next flags_in() or advance(), and for
- * work that the device's default queue has by then. Buffers are of the device where the exchange codes there, else of
- * the host's memory.
+ * work that the device's default queue has by then. Buffers are in the device's memory if the exchange codes there,
+ * otherwise in the host's.
  */
 typedef struct cod_exchange_checkpoint {
     cod_exchange_range range; /**< of the peer's model */
@@ -172,11 +174,11 @@ typedef struct cod_exchange_checkpoint {
     int64_t step;             /**< the peer's step when it published */
     int64_t pulled_at;        /**< own step when it was taken over */
     double age_s;             /**< since its publisher copied its weights, by the clocks of both; NaN = not known */
-    cod_buffer *own;          /**< own publication beside it, decoded or exact; NULL while that is still to come */
-    uint64_t own_version;     /**< of `own`: the same, or the newest where groups are too far apart for that */
+    cod_buffer *own;          /**< the group's own publication to merge with, decoded or exact; NULL = not made yet */
+    uint64_t own_version;     /**< version of `own`: the same number, or the newest if groups are too far apart */
 } cod_exchange_checkpoint;
 
-/** This rank's, since the start (not restored by a resume). */
+/** Counters of this rank since the start (a resume does not restore them). */
 typedef struct cod_exchange_counters {
     uint64_t published, pulled; /**< publications of this rank's shard; checkpoints taken over */
     uint64_t published_bytes, pulled_bytes;
@@ -189,20 +191,20 @@ typedef struct cod_exchange_counters {
 } cod_exchange_counters;
 
 /**
- * What became of one peer's versions since the start (not restored by a resume); of all the group's ranks, but for the
- * last two.
+ * Counters of one peer's versions since the start (a resume does not restore them), summed over the group's ranks
+ * except for the last two.
  */
 typedef struct cod_exchange_peer_counters {
     uint64_t pulled, rejected,
         lost;             /**< taken over; damaged, not finite, foreign; reopened while being read, or too slow */
-    uint64_t bytes;       /**< pulled, also for what was then refused */
+    uint64_t bytes;       /**< bytes pulled, including those of versions that were then refused */
     uint64_t timed_bytes; /**< this rank's */
-    double timed_s;       /**< from asking for them until they were seen to be here */
+    double timed_s;       /**< seconds from the request of these bytes until they were seen to have arrived */
 } cod_exchange_peer_counters;
 
-/** What one group's part in an exchange takes; nothing of it is measured. */
+/** What one group's part in an exchange costs, computed without measuring. */
 typedef struct cod_exchange_sizes {
-    int peers, pulls;      /**< that the group reads; and how many of them at a time */
+    int peers, pulls;      /**< peers that the group reads; pulls at a time */
     uint64_t published;    /**< bytes of one publication at most; less with an entropy coder */
     uint64_t pulled;       /**< bytes of one publication of each peer */
     uint64_t held_bytes;   /**< of a rank: the peers' checkpoints, one in use and one under way of each */
@@ -321,14 +323,14 @@ size_t cod_exchange_flag_count(const cod_exchange *exchange);
 void cod_exchange_flags_out(const cod_exchange *exchange, double *out);
 
 /**
- * Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. Where ranks
- * of the group have published different weights, as those of mixed processors may, a warning names them, once.
+ * Acts on the sums made two steps ago; all ranks of the group call it at the same step, with equal numbers. If ranks of
+ * the group have published different weights, which can happen on mixed processors, a warning names them once.
  *
  * @param in  [cod_exchange_flag_count()]
  */
 COD_MUST_CHECK cod_status cod_exchange_flags_in(cod_exchange *exchange, int64_t step, const double *in);
 
-/** Number of peers that this group reads, and the group that the i-th of them is. */
+/** Number of peers that this group reads, and the group number of the i-th peer. */
 int cod_exchange_peer_count(const cod_exchange *exchange);
 int cod_exchange_peer_group(const cod_exchange *exchange, int peer);
 /** @param fragment  of the peer's model, below cod_exchange_fragments() */
@@ -336,12 +338,12 @@ void cod_exchange_read_checkpoint(const cod_exchange *exchange, int peer, int fr
 
 void cod_exchange_read_peer(const cod_exchange *exchange, int peer, cod_exchange_peer_counters *out);
 
-/** The entropy coder of this rank's publications, as exchange.entropy calls it; NULL = it publishes nothing. */
+/** The entropy coder of this rank's publications, by its name in exchange.entropy; NULL = it publishes nothing. */
 const char *cod_exchange_entropy(const cod_exchange *exchange);
 
 void cod_exchange_read_counters(const cod_exchange *exchange, cod_exchange_counters *out);
 
-/** The array whose size is of what it holds: what has been published. */
+/** Index of the array with the published slots, whose size depends on its content. */
 #define COD_EXCHANGE_SLOTS "exchange.slots.0"
 
 /** One array of a saved exchange. */
@@ -350,23 +352,23 @@ typedef struct cod_exchange_array {
     void *data;
     size_t bytes;
     bool of_group;  /**< equal on all ranks of the group: each saves its part */
-    bool held_once; /**< and the same memory on all of them: they run on one node */
+    bool held_once; /**< and the same memory for all of them, because they run on one node */
 } cod_exchange_array;
 
 /**
- * The arrays that hold the exchange's state: published slots, held teachers, own publications, versions; none where
- * groups do not publish. To save, write them; to restore, fill all but COD_EXCHANGE_SLOTS with what was written
- * and call cod_exchange_restored(). A publication under way is completed first: then it is collective on the group. A
- * pull under way is not part of the state; its version is proposed again.
+ * The arrays that hold the exchange's state: published slots, held teachers, own publications, versions; there are none
+ * if groups do not publish. To save, write them. To restore, fill all but COD_EXCHANGE_SLOTS with the saved content and
+ * call cod_exchange_restored(). A publication in progress is completed first; the call is then collective on the group.
+ * A pull in progress is not part of the state; its version is proposed again.
  *
  * @param[out] arrays  borrowed until the next call of the exchange
  */
 COD_MUST_CHECK cod_status cod_exchange_state(cod_exchange *exchange, const cod_exchange_array **arrays, size_t *count);
 
 /**
- * Checks what was filled in and makes the slots readable again.
+ * Checks the restored arrays and makes the slots readable again.
  *
- * @param slots  what was written of COD_EXCHANGE_SLOTS, by this version or one before it; borrowed
+ * @param slots  saved content of COD_EXCHANGE_SLOTS, written by this version or an earlier one; borrowed
  * @return COD_ERR_FORMAT when it is not of this run's shape
  */
 COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange, const void *slots, size_t slot_bytes);
@@ -377,8 +379,7 @@ COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_checkpoi
 /**
  * Reads it back, and restores. Collective on the group.
  *
- * @return COD_ERR_ARGUMENT when the groups of the run that saved it exchanged and those of this one do not, or vice
- *         versa
+ * @return COD_ERR_ARGUMENT if the groups of the saved run exchanged and those of this run do not, or vice versa
  */
 COD_MUST_CHECK cod_status cod_exchange_load(cod_exchange *exchange, const cod_st_file *file);
 

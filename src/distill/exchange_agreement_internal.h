@@ -1,13 +1,12 @@
 /**
  * @file
- * What the ranks of a group agree on: numbers of each rank ride in the trainer's per-step reduction, and two steps
- * later all ranks decide alike by their sums.
+ * How the ranks of a group agree: numbers of each rank are part of the trainer's per-step reduction, and two steps
+ * later all ranks make the same decisions from their sums.
  *
- * The exchange calls it: it tells how this rank's publication and pulls stand, hears the sums, and then does with its
- * publisher and its puller what was agreed on. The agreement knows neither of them: a pull is a place here, and a peer
- * a number.
+ * The exchange passes in the state of this rank's publication and pulls, and then the sums, and tells its publisher and
+ * its puller what was agreed. The agreement knows neither of them: here a pull is a place and a peer is a number.
  *
- * A pull is in one phase on all ranks, which they enter at the same step:
+ * A pull is in the same phase on all ranks; they enter each phase at the same step:
  *   idle       until the sums hold a version that the first rank proposed; the exchange says whether it is begun. Left
  *              out between deltas that were proposed together
  *   pulling    until all ranks have their shards, or one lost its own
@@ -21,12 +20,12 @@
 
 typedef enum exchange_phase { EXCHANGE_IDLE, EXCHANGE_PULLING, EXCHANGE_GATHERING } exchange_phase;
 
-/** What is done with a pull at this step. */
+/** What to do with a pull at this step. */
 typedef enum exchange_decision {
     EXCHANGE_GO_ON,
-    EXCHANGE_BEGIN,     /**< what was proposed, if it is of use: exchange_agreement_begin() */
-    EXCHANGE_GATHER,    /**< all have their shards */
-    EXCHANGE_TAKE_OVER, /**< all have everything */
+    EXCHANGE_BEGIN,     /**< begin the proposed pull, if it is still useful: exchange_agreement_begin() */
+    EXCHANGE_GATHER,    /**< all ranks have their shards */
+    EXCHANGE_TAKE_OVER, /**< all ranks have all shards */
     EXCHANGE_GIVE_UP
 } exchange_decision;
 
@@ -40,16 +39,16 @@ typedef struct exchange_agreement {
     const exchange_setup *setup;
     exchange_agreed_pull *pulls; /**< [pull_count] */
     int pull_count;
-    uint64_t now_ms; /**< wall clock of the group's first rank, as last told; 0 = not known */
-    bool unlike;     /**< ranks of the group have published different weights: said once */
+    uint64_t now_ms; /**< latest wall clock of the group's first rank; 0 = unknown */
+    bool unlike;     /**< ranks of the group have published different weights, and a warning has said so */
 } exchange_agreement;
 
-/** All pulls are idle. @param setup  borrowed. exchange_agreement_clear() also after a failure */
+/** Starts with all pulls idle. @param setup borrowed. Call exchange_agreement_clear() also after a failure */
 COD_MUST_CHECK cod_status exchange_agreement_init(exchange_agreement *agreement, const exchange_setup *setup,
                                                   int pull_count);
 void exchange_agreement_clear(exchange_agreement *agreement);
 
-/** Numbers of a rank. */
+/** Count of numbers of a rank. */
 size_t exchange_agreement_count(const exchange_agreement *agreement);
 /**
  * This rank's numbers.
@@ -60,8 +59,8 @@ size_t exchange_agreement_count(const exchange_agreement *agreement);
 void exchange_agreement_tell(const exchange_agreement *agreement, const exchange_publication *publication,
                              const exchange_standing *pulls, double *out);
 /**
- * Hears the sums that act at `step`. Ranks that published different weights are named, once: then it is collective on
- * the group.
+ * Takes the sums that take effect at `step`. If ranks have published different weights, a warning names them once; the
+ * call is then collective on the group.
  *
  * @param print     this rank's
  * @param in        [exchange_agreement_count()]
@@ -70,14 +69,18 @@ void exchange_agreement_tell(const exchange_agreement *agreement, const exchange
 COD_MUST_CHECK cod_status exchange_agreement_hear(exchange_agreement *agreement, int64_t step, uint64_t print,
                                                   const double *in, exchange_publications *out);
 /**
- * What these sums mean for the pull at `place`, once a step. The phase follows, but for one that begins.
+ * Decides, once a step, what to do with the pull at `place`. Its phase changes accordingly, except that a pull begins
+ * only by exchange_agreement_begin().
  *
  * @param[out] proposal  set at EXCHANGE_BEGIN
  * @param[out] outcome   set where a phase ended
  */
 exchange_decision exchange_agreement_decide(exchange_agreement *agreement, int place, int64_t step, const double *in,
                                             exchange_proposal *proposal, exchange_outcome *outcome);
-/** The pull of a version begins at this step: of one that was proposed, or of a delta behind one that was taken over. */
+/**
+ * Notes that the pull of a version begins at this step: a proposed version, or a delta that follows a version taken
+ * over.
+ */
 void exchange_agreement_begin(exchange_agreement *agreement, int place, int64_t step);
 
 #endif

@@ -1,7 +1,7 @@
 /**
  * @file
- * What the parts of an exchange report, plain values that the exchange carries from one part to another: how a
- * publication and a pull stand on this rank, and what all ranks of the group said of them.
+ * Reports of the parts of an exchange, as plain values that the exchange passes from one part to another: the state of
+ * a publication and of a pull on this rank, and the reports of all ranks of the group.
  */
 #ifndef COD_DISTILL_EXCHANGE_REPORTS_INTERNAL_H
 #define COD_DISTILL_EXCHANGE_REPORTS_INTERNAL_H
@@ -9,20 +9,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Sums over 1024 ranks of the squares of so many bits, times the ranks, are exact as doubles. */
+/** With this many bits, the sum of squares over 1024 ranks, times the number of ranks, is exact as a double. */
 enum { EXCHANGE_PRINT_BITS = 16 };
 
-/** How the publication begun last stands on a rank. */
+/** State of a rank's last publication. */
 typedef struct exchange_publication {
     uint64_t print;       /**< EXCHANGE_PRINT_BITS of the last complete one's fingerprint */
-    bool waiting, unfit;  /**< exchange_publisher's */
-    bool interval_passed; /**< the least time to the next one; the first rank's counts */
+    bool waiting, unfit;  /**< as in exchange_publisher */
+    bool interval_passed; /**< whether the minimum interval to the next one has passed; the first rank's flag counts */
     uint64_t left_out;    /**< publications that storage left out since the start */
 } exchange_publication;
 
-/** The same of all ranks together. */
+/** States of all ranks together. */
 typedef struct exchange_publications {
-    int64_t step; /**< at whose end they said so */
+    int64_t step; /**< step at whose end they were reported */
     int waiting, unfit;
     bool interval_passed;
     double left_out;
@@ -30,24 +30,24 @@ typedef struct exchange_publications {
 
 enum { EXCHANGE_NO_PEER = -1 };
 
-/** A version to be pulled, and deltas behind it. */
+/** A version to pull, and the deltas that follow it. */
 typedef struct exchange_proposal {
-    int peer; /**< its number, or EXCHANGE_NO_PEER */
+    int peer; /**< number of the peer, or EXCHANGE_NO_PEER */
     uint64_t version, life;
-    uint32_t following; /**< deltas that the same pull takes one after the other, as cod_slot_offered tells */
+    uint32_t following; /**< number of deltas that the same pull takes after it, as in cod_slot_offered */
 } exchange_proposal;
 
-/** How a pull stands on a rank, in its present phase. */
+/** State of a pull on a rank, in its current phase. */
 typedef struct exchange_standing {
     bool done, lost;
     bool refused;                 /**< lost because it is damaged */
-    uint64_t bytes, published_ms; /**< of the shards that have come */
+    uint64_t bytes, published_ms; /**< of the shards that have arrived */
 } exchange_standing;
 
-/** What became of a pull's phase on all ranks together. */
+/** Outcome of a pull's phase on all ranks together. */
 typedef struct exchange_outcome {
     bool lost, refused;
-    uint64_t bytes;        /**< that all ranks pulled, not told before */
+    uint64_t bytes;        /**< bytes that all ranks pulled since the last report */
     uint64_t published_ms; /**< as the first rank read */
 } exchange_outcome;
 

@@ -1,6 +1,6 @@
 /**
  * @file
- * What all parts of an exchange know from its beginning on: who publishes what and how, how it is cut, and where it is
+ * The setup that all parts of an exchange share: who publishes what and how, how models are cut, and where weights are
  * held.
  *
  * The exchange fills it in before the first step and gives it to its parts (exchange_publisher_internal.h,
@@ -18,36 +18,37 @@ typedef struct exchange_setup {
     cod_comm *comm;
     cod_group *group;
     cod_exchange_options options;
-    int groups, mine;           /**< how many there are, and which is the own one */
-    int rank, size;             /**< in that */
-    cod_exchange_model *models; /**< [groups] what each trains */
+    int groups, mine;           /**< number of groups, and the index of this one */
+    int rank, size;             /**< of this rank within the group */
+    cod_exchange_model *models; /**< [groups] the model of each group */
     cod_group_members *members; /**< [groups] */
     uint64_t run;
-    uint64_t life;              /**< of this process of the group, the same on all its ranks; exact as a double */
-    cod_transport **transports; /**< [fragments] a window, or a folder, of each; NULL where nothing is published */
+    uint64_t life;              /**< life of this process of the group, the same on all its ranks; exact as a double */
+    cod_transport **transports; /**< [fragments] a window or folder for each fragment; NULL if nothing is published */
     int fragments;
-    bool publishes;           /**< the groups publish: there are several, and a codec; else nothing is held */
-    bool waits;               /**< groups wait for each other: deterministic, or repeating a run */
-    cod_group_memory *shared; /**< what is held, once for the group's ranks of a node; NULL = each rank has its own */
+    bool publishes; /**< whether groups publish, which needs several groups and a codec; otherwise nothing is held */
+    bool waits;     /**< whether groups wait for each other: in a deterministic run or a replay */
+    cod_group_memory
+        *shared; /**< memory of the weights that the group's ranks of a node share; NULL = each rank has its own */
     cod_group_holders
-        holders; /**< the ranks that share that with this one, and its place; this one alone where nobody shares */
-    const cod_backend *backend; /**< as device: of cod_exchange_use_device(), where it has queues; else NULL */
+        holders; /**< the ranks that share it with this one, and this rank's place among them; only this rank if nothing is shared */
+    const cod_backend *backend; /**< backend of cod_exchange_use_device() if it has queues; else NULL, like device */
     cod_device *device;
-    bool codes_on_device; /**< what is held lies there, and is coded there */
+    bool codes_on_device; /**< whether weights are held and coded on the device */
 } exchange_setup;
 
-/** Copies its arguments and finds the members of each group. exchange_setup_clear() also after a failure. */
+/** Copies its arguments and finds the members of each group. Call exchange_setup_clear() also after a failure. */
 COD_MUST_CHECK cod_status exchange_setup_init(exchange_setup *setup, cod_comm *comm, cod_group *group,
                                               const cod_exchange_options *options, const cod_exchange_model *models,
                                               uint64_t run);
 void exchange_setup_clear(exchange_setup *setup);
 
-/** A life is exact as a double, in which it rides in the reductions. */
+/** A life must be exact as a double, because it is part of the reductions. */
 #define EXCHANGE_LIFE_MASK (UINT64_MAX >> 11)
 
 /**
- * Steps after which what a step queued is known to be done on a device: the host has read a loss that was queued behind
- * it.
+ * Steps after which work queued in a step is known to be done on a device, because the host has read a loss that was
+ * queued after it.
  */
 enum { EXCHANGE_COPY_STEPS = 2 };
 
@@ -62,7 +63,7 @@ static inline bool exchange_makes_deltas(const cod_exchange_options *options)
 {
     return exchange_codec_options(options).coding == COD_CHUNK_STEP;
 }
-/** Whether own versions are kept as they were published, not as readers decode them. */
+/** Whether own versions are kept exact, not as readers decode them. */
 static inline bool exchange_keeps_exact(const cod_exchange_options *options)
 {
     return options->merge_against == COD_AGAINST_EXACT;
@@ -79,17 +80,17 @@ static inline int exchange_shards_of(const exchange_setup *setup, int group)
 {
     return setup->members[group].size;
 }
-/** Of the rank that publishes a shard of a group. */
+/** World rank of the rank that publishes a shard of a group. */
 static inline int exchange_world_rank(const exchange_setup *setup, int group, int shard)
 {
     return setup->members[group].world_ranks[shard];
 }
-/** What the own group trains. */
+/** The model of this group. */
 static inline const cod_exchange_model *exchange_own_model(const exchange_setup *setup)
 {
     return &setup->models[setup->mine];
 }
-/** The fragment that a version is of. */
+/** The fragment to which a version belongs. */
 static inline int exchange_fragment_of(const exchange_setup *setup, uint64_t version)
 {
     return (int)(version % (uint64_t)setup->fragments);
@@ -101,31 +102,30 @@ static inline cod_codec_range exchange_range_of(const exchange_setup *setup, int
                                 exchange_shards_of(setup, group));
 }
 /**
- * Values of a fragment of the own model that this rank copies: its part where ranks of a node hold values together,
- * else all.
+ * Values of a fragment of this group's model that this rank copies: its part if ranks of a node share values, otherwise
+ * all.
  */
 cod_codec_range exchange_snapshot_range(const exchange_setup *setup, int fragment);
 /**
- * What names a shard of a fragment of a group in its slots. Shards are numbered through all fragments, the first one's
- * first.
+ * The identity of a shard in its slots. Shards are numbered through all fragments, starting with those of the first.
  */
 cod_slot_identity exchange_identity(const exchange_setup *setup, int group, int fragment, int shard);
 /**
- * Seeds the checksums of a version's chunks. Each life of a group has seeds of its own, so that chunks made before a
- * restart never pass for those made after it.
+ * The key that seeds the checksums of a version's chunks. Each life of a group has different seeds, so that chunks made
+ * before a restart are never taken for chunks made after it.
  */
 cod_codec_key exchange_key(const exchange_setup *setup, int group, uint64_t version, uint64_t life);
-/** Publications that storage left out, of this rank's shard. */
+/** Number of publications of this rank's shard that storage left out. */
 uint64_t exchange_left_out(const exchange_setup *setup);
 /** Slots with room for any shard of any group. */
 cod_slot_layout exchange_layout(const exchange_setup *setup);
 
-/** Whether ranks send each other the shards that each pulled: not where all hold them together. */
+/** Whether ranks send each other the shards that each has pulled; they do not if all share them. */
 static inline bool exchange_sends_shards(const exchange_setup *setup)
 {
     return setup->holders.count < setup->size;
 }
-/** Values in the host's memory. */
+/** The values of a buffer in the host's memory. */
 static inline float *exchange_floats(const cod_buffer *buffer)
 {
     return buffer->host;
@@ -133,14 +133,14 @@ static inline float *exchange_floats(const cod_buffer *buffer)
 
 /* Groups that wait for each other. */
 
-/** Whether they will, by what is configured: deterministic, or repeating a run. */
+/** Whether groups will wait for each other by configuration: in a deterministic run or a replay. */
 static inline bool exchange_will_wait(const cod_exchange_options *options)
 {
     return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
 }
 /**
- * How long they wait: one group may evaluate for minutes while another does not, and groups of a run that is repeated
- * may have been far apart.
+ * How long a group waits for another. One group may evaluate for minutes while another does not, and groups of a
+ * replayed run may have been far apart.
  */
 static inline double exchange_patience_s(const exchange_setup *setup)
 {

@@ -1,21 +1,23 @@
 /**
  * @file
- * The transport over a shared folder: groups that are separate jobs, on one file system, of which each may start, die and come back alone.
+ * The transport over a shared folder, for groups that are separate jobs on one file system. Each may start, die and
+ * resume alone.
  *
  *   FOLDER/group-G/shard-K/header      a window (slot.h) without its slots: who publishes what, and which versions are there
  *   FOLDER/group-G/shard-K/VERSION.bin one encoded shard
  *
- * Both are written aside, flushed and renamed, the version before the header that names it, so there are no locks and nothing is
- * ever half there. A publisher keeps as many versions as a window has slots and removes the others after the header that no
- * longer names them. A reader trusts nothing: identity, sizes and checksums are compared, and a version that vanishes while
- * it is read is lost.
+ * Each file is written under another name, flushed and renamed, and a version is renamed before the header that names
+ * it. There are therefore no locks, and a file is always complete. A publisher keeps as many versions as a window has
+ * slots, and removes older ones after it has written a header that no longer names them. A reader trusts nothing:
+ * identity, sizes and checksums are compared, and a version that vanishes while it is read is lost.
  *
- * One thread does all reading and writing; the calls here only look at what it has done, so no slow storage holds a step. What
- * cannot be written is left out, counted and said once; the next publication tries again, and makes the folder anew if need be.
- * Storage that hangs is waited for once, `patience_s` at most: by a checkpoint, a deterministic publication or the end of the run. A
- * start or a resume that it holds up fails after that time.
+ * One thread does all reading and writing; the calls here only look at what it has done, so no slow storage holds a
+ * step. A publication that cannot be written is left out and counted, and a warning appears once; the next publication
+ * tries again and makes the folder anew if necessary. A checkpoint, a deterministic publication or the end of the run
+ * waits for storage that hangs, once, for at most `patience_s`. A start or a resume fails after that time.
  *
- * Others may write in the folder: io/untrusted_folder.h says what they cannot do by that, docs/exchange.md who is trusted with what.
+ * Others may write in the folder: io/untrusted_folder.h says what they cannot do, and docs/exchange.md who is trusted
+ * with what.
  */
 #ifndef COD_DISTILL_FILE_H
 #define COD_DISTILL_FILE_H
@@ -25,14 +27,14 @@
 typedef struct cod_file_options {
     const char *folder;
     const char *
-        key_file; /**< of the seals that all files end with (io/seal.h); NULL or "" = none. What has no seal of it is refused */
+        key_file; /**< key of the seals at the end of all files (io/seal.h); files without its seal are refused. NULL or "" = no seals */
     double patience_s; /**< longest that a call waits for storage */
     bool anew;         /**< removes what an earlier run left of this shard */
-    cod_rooms *rooms;  /**< for the pulls that may be under way at a time; borrowed, may be of other transports, too */
+    cod_rooms *rooms;  /**< rooms for pulls; borrowed, may be shared with other transports */
 } cod_file_options;
 
 /**
- * Opens the folder for one shard; of this rank alone. COD_ERR_IO when storage does not answer.
+ * Opens the folder for one shard. Local to this rank. COD_ERR_IO if storage does not answer.
  *
  * @param[out] out  new; ops->destroy()
  */

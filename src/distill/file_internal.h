@@ -15,21 +15,21 @@
 
 enum { FILE_REASON_BYTES = 512, FILE_PATH_BYTES = 4096, FILE_NAME_BYTES = 32 };
 
-/** What is wrong with a header file before it is read as one. */
+/** Damage to a header file that is found before its content is read. */
 typedef enum file_damage {
     FILE_SOUND,
-    FILE_DAMAGED, /**< of another size, or no regular file */
-    FILE_UNSEALED /**< its seal is missing, or not of our key */
+    FILE_DAMAGED, /**< it has another size, or is no regular file */
+    FILE_UNSEALED /**< its seal is missing, or was made with another key */
 } file_damage;
 
-/** What is known of a group's first shard of a fragment, where news and acknowledgements are. */
+/** State of a group's first shard of a fragment, which holds news and acknowledgements. */
 typedef struct publisher {
-    bool asked;            /**< to be looked at */
-    bool looked;           /**< that was done, and the answer has not been given to who asked */
-    file_damage damage;    /**< of its header, when that was looked at last */
-    double looked_s;       /**< when it was last asked for */
-    uint64_t newest;       /**< of any header read of it */
-    unsigned char *window; /**< as last read; NULL = nothing yet */
+    bool asked;            /**< the thread is to read it */
+    bool looked;           /**< the thread has read it, and the answer was not yet given to the caller */
+    file_damage damage;    /**< of its header, when it was last read */
+    double looked_s;       /**< time of the last request */
+    uint64_t newest;       /**< newest version in any header read so far */
+    unsigned char *window; /**< as last read; NULL = not read yet */
     cod_slot_identity expected;
 } publisher;
 
@@ -45,18 +45,21 @@ typedef enum pull_phase {
 
 typedef struct file_pull {
     pull_phase phase;
-    uint64_t ticket; /**< one that was given up has an older one */
+    uint64_t ticket; /**< number of the pull; an abandoned pull has an older number */
     cod_slot_identity expected;
     uint64_t version, arrived;
     double looked_s;
     cod_slot_entry entry;
-    double pull_s;  /**< that reading it took */
+    double pull_s;  /**< seconds that reading took */
     cod_room *room; /**< borrowed; the thread keeps it while it reads */
     char reason[FILE_REASON_BYTES];
 } file_pull;
 
 struct file;
-/** What a caller waits for and storage may hold up: the thread does it, without the mutex, as nobody else is at work then. */
+/**
+ * Work that a caller waits for and that storage may delay. The thread does it without the mutex, because the caller
+ * does nothing else meanwhile.
+ */
 typedef cod_status file_errand(struct file *t);
 
 typedef struct file {
@@ -67,31 +70,31 @@ typedef struct file {
     bool anew;           /**< versions of an earlier run are removed */
     bool sealed;         /**< all files end with a seal of `key` */
     cod_seal_key key;
-    double patience_s; /**< that storage has to answer where the caller waits for it */
+    double patience_s; /**< seconds that a caller waits for storage */
     pthread_t thread;
 
-    pthread_mutex_t mutex; /**< guards all that follows; never held while storage is waited for */
+    pthread_mutex_t mutex; /**< guards everything below; never held while waiting for storage */
     pthread_cond_t changed;
-    double moved_s; /**< when the thread last began something, or a piece of a pull came */
+    double moved_s; /**< time at which the thread last started something, or a piece of a pull arrived */
     bool begun, ending, ended;
-    bool hung; /**< storage kept a caller waiting for all of `patience_s`, and has not answered since */
+    bool hung; /**< a caller has waited for all of `patience_s`, and storage has not answered since */
 
-    file_errand *errand; /**< wanted or under way; NULL = none */
+    file_errand *errand; /**< requested or in progress; NULL = none */
     cod_status errand_status;
     char errand_reason[FILE_REASON_BYTES];
-    cod_slot_header resumed; /**< as saved, while it is compared with the files that there are */
+    cod_slot_header resumed; /**< the saved header, while it is compared with the existing files */
 
-    cod_slot_writer writer; /**< its memory is a window without slots */
+    cod_slot_writer writer; /**< writes a window without slots */
     unsigned char *rooms[2];
-    int room;            /**< being filled; the other one holds `last` */
-    cod_slot_entry last; /**< what lies in the room that is not being filled */
+    int room;            /**< index of the room being filled; the other one holds `last` */
+    cod_slot_entry last; /**< entry of the version in the other room */
     bool storing, header_due;
-    bool failing; /**< what was published last could not be written */
+    bool failing; /**< the last publication could not be written */
     uint64_t failures, left;
 
     publisher *publishers; /**< [groups] */
 
-    cod_rooms *pull_rooms; /**< of all fragments' transports */
+    cod_rooms *pull_rooms; /**< rooms of the transports of all fragments */
     file_pull *pulls;      /**< [pull_count] */
     int pull_count, pull_turn;
 
@@ -109,21 +112,27 @@ static inline uint64_t file_sealed_bytes(const file *t, uint64_t bytes)
 
 /** Removes the own shard's versions that a header does not name. */
 COD_MUST_CHECK cod_status file_remove_others(const cod_untrusted_folder *folder, const cod_slot_header *header);
-/** Removes what killed writers of the own shard left. */
+/** Removes temporary files that killed writers of this shard left. */
 COD_MUST_CHECK cod_status file_clean(const cod_untrusted_folder *folder);
 /**
- * The newest version that earlier processes of this publisher may have made readable; 0 = none. The header that they left says it;
- * where that is an older one, put back, the versions beside it do.
+ * The newest version that earlier processes of this publisher may have made readable; 0 = none. It is read from the
+ * header that they left or, if an older header was put back, from the names of the versions.
  */
 uint64_t file_newest_left(const file *t);
-/** Writes the header file as the window stands; the mutex is let go meanwhile. */
+/** Writes the current window as the header file; the mutex is released meanwhile. */
 COD_MUST_CHECK cod_status file_write_header(file *t);
-/** What a header file says; COD_ERR_FORMAT when it is damaged, or somebody else's. */
+/** Reads a header file; COD_ERR_FORMAT if it is damaged or belongs to another run or shard. */
 COD_MUST_CHECK cod_status file_check_window(const file *t, const unsigned char *window, file_damage damage,
                                             const cod_slot_identity *expected, cod_slot_header *header);
-/** COD_ERR_FORMAT where a first shard's header is older than one read before. @param newest  of those */
+/**
+ * COD_ERR_FORMAT if a first shard's header is older than one read before. @param newest version in the headers read
+ * before
+ */
 COD_MUST_CHECK cod_status file_check_not_older(const cod_slot_header *header, uint64_t newest);
-/** Counts a publication that was left out, says the first of a row, or that it works again. With the mutex held. */
+/**
+ * Counts a publication that was left out. Logs the first of several in a row, and when writing works again. To be
+ * called with the mutex held.
+ */
 void file_note_outcome(file *t, cod_status status);
 /** The thread: stores, pulls and looks until it is told to end. @param context  the file */
 void *file_work(void *context);

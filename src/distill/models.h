@@ -1,6 +1,7 @@
 /**
  * @file
- * What groups train, as the exchange sees it: from their configuration alone, for a group may be another job and not there yet.
+ * The models of all groups, for the exchange. They are computed from the configuration alone, because a group may be
+ * another job that has not started yet.
  */
 #ifndef COD_DISTILL_MODELS_H
 #define COD_DISTILL_MODELS_H
@@ -9,7 +10,8 @@
 #include "train/config.h"
 
 /**
- * Counts the weights that travel of each group's recipe and takes their fingerprint; builds graphs and nothing else.
+ * Counts the weights of each group's recipe that travel, and computes their fingerprint. Builds graphs and nothing
+ * else.
  *
  * @param[out] models  new [groups]; free(). NULL on failure
  */

@@ -10,7 +10,7 @@
 /**
  * @param folder  of the run that was recorded
  * @param[out] events  new; free()
- * @return COD_ERR_IO when there is no record of that group, COD_ERR_FORMAT when it is none, naming the line
+ * @return COD_ERR_IO when there is no record of that group, COD_ERR_FORMAT, naming the line, if it is not a record
  */
 COD_MUST_CHECK cod_status cod_replay_read(const char *folder, int group, cod_exchange_event **events, size_t *count);
 

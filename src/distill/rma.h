@@ -11,8 +11,8 @@
 /**
  * Makes the window. Collective on all ranks, with equal layouts.
  *
- * @param rooms     for the pulls that this rank may have under way at a time; borrowed, may be of other windows, too
- * @param sources   [source_count] world ranks that this one reads; they may repeat
+ * @param rooms     rooms for this rank's pulls; borrowed, may be shared with other windows
+ * @param sources   [source_count] world ranks that this rank reads; they may repeat
  * @param[out] out  new; ops->destroy()
  */
 COD_MUST_CHECK cod_status cod_rma_create(cod_comm *comm, const cod_slot_identity *identity,

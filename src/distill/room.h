@@ -1,6 +1,6 @@
 /**
  * @file
- * Memory that shards are pulled into: a room for each pull that a rank has at a time, whichever transport moves it.
+ * Memory that shards are pulled into: a room for each simultaneous pull of a rank, for any transport.
  */
 #ifndef COD_DISTILL_ROOM_H
 #define COD_DISTILL_ROOM_H
@@ -9,9 +9,9 @@
 
 #include <stdatomic.h>
 
-/** A publisher's header, a slot's sequence word, and a slot's bytes. */
+/** Room for a publisher's header, a slot's sequence word, and a slot's bytes. */
 typedef struct cod_room {
-    atomic_int users; /**< who has it, and writers that a pull which was given up left behind */
+    atomic_int users; /**< its owner, and writers left by an abandoned pull */
     unsigned char header[COD_SLOT_HEADER_BYTES];
     unsigned char word[8];
     unsigned char data[];
@@ -19,9 +19,9 @@ typedef struct cod_room {
 
 /** @param[out] out  new, with one user; end it with cod_room_release() */
 COD_MUST_CHECK cod_status cod_room_create(size_t bytes, cod_room **out);
-/** One user more: something that writes to it while its owner may let it go. */
+/** Adds a user: a writer that may outlive the owner's use. */
 void cod_room_keep(cod_room *room);
-/** One user less; the last one frees it. @param room  NULL = nothing */
+/** Removes a user; the last one frees the room. @param room may be NULL */
 void cod_room_release(void *room);
 
 /** One room for each place; a place has one pull at a time. */
@@ -36,7 +36,7 @@ COD_MUST_CHECK cod_status cod_rooms_init(cod_rooms *rooms, int count, size_t slo
 void cod_rooms_clear(cod_rooms *rooms);
 
 /**
- * The room for the next pull in a place. A room that something still writes to is left to that, and a new one takes its place.
+ * The room for the next pull in a place. If something still writes to the old room, a new room replaces it.
  *
  * @param[out] out  borrowed until the next pull there
  */

@@ -1,15 +1,15 @@
 /**
  * @file
- * What lies in a rank's window: a header with its own checksum, one sequence word a slot, and the slots. Bytes and
- * order only; who moves them is the transport's business.
+ * The layout of a rank's window: a header with its own checksum, one sequence word for each slot, and the slots. This
+ * file defines bytes and their order; transports move them.
  *
  *   header          who publishes what, and which version lies in which slot; its checksum tells a torn read
  *   sequence words  u64 a slot: odd while the slot is written, raised by every reopening
  *   acknowledgements u64 a group: the newest version that this rank has taken from it (deterministic mode)
  *   slots           one encoded shard each
  *
- * A reader takes the header, then the slot's bytes, then the sequence word again: what it read is of that version when
- * the word still equals the header's. A pull fails only when *its* slot was reopened.
+ * A reader reads the header, then the slot's bytes, then the sequence word again. If the word still equals the
+ * header's, the bytes are those of that version. A pull fails only when *its* slot was reopened.
  */
 #ifndef COD_DISTILL_SLOT_H
 #define COD_DISTILL_SLOT_H
@@ -26,13 +26,13 @@ enum {
     COD_SLOT_HEADER_BYTES = COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * COD_SLOT_MAX
 };
 
-/** Where things lie; both sides compute it from the same configuration. */
+/** Sizes of a window; both sides compute them from the same configuration. */
 typedef struct cod_slot_layout {
     uint32_t slots, groups;
     uint64_t slot_bytes; /**< a multiple of 64 */
 } cod_slot_layout;
 
-/** Those of the header that are not zero for want of slots. */
+/** Bytes of the header that are in use with this number of slots. */
 static inline uint64_t cod_slot_header_bytes(const cod_slot_layout *layout)
 {
     return COD_SLOT_ENTRIES_AT + COD_SLOT_ENTRY_BYTES * (uint64_t)layout->slots;
@@ -59,7 +59,7 @@ static inline uint64_t cod_slot_window_bytes(const cod_slot_layout *layout)
     return cod_slot_data_at(layout, layout->slots);
 }
 
-/** Versions are exact as doubles, in which they ride in reductions. */
+/** Versions must be exact as doubles, because they are part of reductions. */
 #define COD_SLOT_VERSION_MAX (UINT64_C(1) << 53)
 
 /** Who publishes what; must equal what the reader expects. */
@@ -71,7 +71,7 @@ typedef struct cod_slot_identity {
 
 typedef struct cod_slot_entry {
     uint64_t version; /**< 0 = nothing to read */
-    uint64_t life;    /**< of the publisher's group; a version made again after a death is of another one */
+    uint64_t life;    /**< life of the publisher's group; a version made again after a death has another life */
     uint64_t bytes, sequence;
     uint64_t reference;    /**< the version that it is a delta against; 0 = a key, which stands alone */
     uint64_t published_ms; /**< since 1970, by the publisher's clock; 0 = not told */
@@ -80,7 +80,7 @@ typedef struct cod_slot_entry {
 typedef struct cod_slot_header {
     cod_slot_identity identity;
     cod_slot_layout layout;
-    uint64_t newest; /**< that was ever readable, also of what a publisher that died and goes on makes again */
+    uint64_t newest; /**< newest version that was ever readable, also before a publisher died and resumed */
     cod_slot_entry entries[COD_SLOT_MAX];
 } cod_slot_header;
 
@@ -95,7 +95,7 @@ typedef struct cod_slot_writer {
     void *sync_context;
 } cod_slot_writer;
 
-/** Takes over `memory` and writes the first header. */
+/** Takes `memory` and writes the first header. */
 COD_MUST_CHECK cod_status cod_slot_writer_init(cod_slot_writer *writer, unsigned char *memory,
                                                const cod_slot_identity *identity, const cod_slot_layout *layout,
                                                cod_slot_sync sync, void *sync_context);
@@ -108,7 +108,7 @@ uint32_t cod_slot_next(const cod_slot_writer *writer, uint64_t *oldest);
 
 /** Reopens a slot: from here on readers of its old version lose it. Write [slot_bytes] at *room, then close. */
 COD_MUST_CHECK cod_status cod_slot_open(cod_slot_writer *writer, uint32_t slot, unsigned char **room);
-/** Makes what was written readable as `entry` says, but for its sequence, which is the slot's own. */
+/** Makes the written bytes readable with `entry`, except that its sequence is set to the slot's. */
 COD_MUST_CHECK cod_status cod_slot_close(cod_slot_writer *writer, uint32_t slot, const cod_slot_entry *entry);
 COD_MUST_CHECK cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_t version);
 
@@ -125,32 +125,33 @@ COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const
 /** Whether two headers are of one shard of one run, laid out alike. */
 bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b);
 
-/** What all slots together hold; UINT64_MAX where an entry, which may be of a file, says more than a slot has. */
+/** Bytes in all slots together; UINT64_MAX if an entry, which may come from a file, has more bytes than a slot. */
 uint64_t cod_slot_used_bytes(const cod_slot_header *header);
 /** The slot that holds `version`, or -1. */
 int cod_slot_find(const cod_slot_header *header, uint64_t version);
-/** The life that `version` is of; 0 where it is not there. */
+/** The life of `version`; 0 if no slot holds it. */
 uint64_t cod_slot_life(const cod_slot_header *header, uint64_t version);
 /** The newest readable version, or 0. */
 uint64_t cod_slot_newest(const cod_slot_header *header);
 
 /** What a reader looks for. */
 typedef struct cod_slot_wanted {
-    uint64_t held;    /**< its version; 0 = none */
+    uint64_t held;    /**< version that it holds; 0 = none */
     uint64_t after;   /**< only versions after this one */
     uint64_t at_most; /**< only versions up to this one, unless all are later */
-    uint64_t spacing; /**< from one version of a publisher to its next, where none is left out */
+    uint64_t spacing; /**< difference between two successive versions of a publisher if none is left out */
 } cod_slot_wanted;
 
-/** What it takes next. */
+/** What the reader takes next. */
 typedef struct cod_slot_offered {
     uint64_t version, life; /**< 0 = nothing */
-    uint32_t following;     /**< deltas of that life behind it, each against the one before, `spacing` apart */
+    uint32_t
+        following; /**< number of deltas of that life that follow it, each against the one before, `spacing` apart */
 } cod_slot_offered;
 
 /**
- * The newest key, else the delta against what is held. The deltas lead from one to the next, so who has lost one waits
- * for a key, key_every publications at most.
+ * The newest key, or else the delta against the version held. Each delta needs the one before, so a reader that has
+ * lost one waits for a key, for key_every publications at most.
  */
 cod_slot_offered cod_slot_offer(const cod_slot_header *header, const cod_slot_wanted *wanted);
 

@@ -1,10 +1,10 @@
 /**
  * @file
- * Which peers teach in a step, their predictions mixed, and how good they are.
+ * Chooses the peers that teach in a step, mixes their predictions, and measures how good they are.
  *
- * Teachers take turns, `teachers_per_step` at a time. Several predict the mean of their predictions, weighted by what each one's age and
- * ramp leave of its weight, and that mean weighs as much as the heaviest of them: one that fades or comes back
- * moves neither by a jump.
+ * Teachers take turns, `teachers_per_step` at a time. Several teachers give the mean of their predictions. Each counts
+ * by the weight that its age and ramp leave, and the mean has the weight of the heaviest teacher, so that a teacher
+ * that fades or returns changes neither abruptly.
  */
 #ifndef COD_DISTILL_TEACHING_H
 #define COD_DISTILL_TEACHING_H
@@ -15,28 +15,28 @@
 /** In the caller's storage. */
 typedef struct cod_teaching {
     const cod_distill_options *options; /**< borrowed */
-    cod_peers *peers;                   /**< borrowed; grown old at each step */
-    cod_peer **chosen;                  /**< [count], of this step */
+    cod_peers *peers;                   /**< borrowed; their ages are updated in each step */
+    cod_peer **chosen;                  /**< [count] teachers of this step */
     int count;
-    cod_peer *measured; /**< is not run on the mini-batch for its teaching, but once to see how good it is; or NULL */
-    float *prior; /**< [classes] a_g of the prediction (train/prior.h), mixed as it is; NULL = nothing to correct */
+    cod_peer *measured; /**< a peer that does not teach in this step but runs once to be measured; or NULL */
+    float *prior; /**< [classes] a_g of the prediction (train/prior.h), mixed in the same way; NULL = no correction */
     cod_prior_input prior_input;
     struct {
         cod_peer **peers; /**< [count] */
         int count;
-    } ran[COD_TEACHER_SLOTS];   /**< on the mini-batch of the last lessons */
-    const cod_sub_step *lesson; /**< that the recipe marks for distilling; NULL = none */
-    int64_t lesson_every;       /**< steps between two lessons: runs of it */
-    int64_t delay;              /**< lessons after which losses are read: 1 on a device, which nobody then waits for */
-    double student_loss;        /**< running mean, for the gate; 0 = none yet */
-    int64_t off_step;           /**< from which on the weights fall to zero, over options->ramp; -1 = they do not */
+    } ran[COD_TEACHER_SLOTS];   /**< teachers that ran on the mini-batches of the last lessons */
+    const cod_sub_step *lesson; /**< the sub-step that the recipe marks for distilling; NULL = none */
+    int64_t lesson_every;       /**< steps between two lessons, which are runs of that sub-step */
+    int64_t delay; /**< lessons after which losses are read; 1 on a device, so that the host does not wait for it */
+    double student_loss; /**< running mean, for the gate; 0 = none yet */
+    int64_t off_step;    /**< step from which the weights fall to zero, over options->ramp; -1 = never */
 } cod_teaching;
 
 COD_MUST_CHECK cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options,
                                             cod_peers *peers, const cod_train_context *context);
 void cod_teaching_clear(cod_teaching *teaching);
 
-/** A step begins: nobody teaches in it, and peers grow older. */
+/** Begins a step, without teachers, and updates the peers' ages. */
 void cod_teaching_begin(cod_teaching *teaching);
 /** Whether the sub-step that distils runs in this step. */
 static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t step)
@@ -51,10 +51,11 @@ static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t ste
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 
 /**
- * Predicts what lies in the context's input into the student's target input, and writes the prediction's a_g into its own. The
- * prediction is queued in the peers' branch, beside what is queued next: whoever reads it waits for that.
+ * Predicts the context's input into the student's target input, and writes the prediction's a_g into its own input. The
+ * prediction is queued in the peers' branch and runs beside later work; readers must wait for the branch.
  *
- * @param[out] weight  of the distillation loss on this mini-batch: 0 where the gate leaves all out, or nobody teaches
+ * @param[out] weight  weight of the distillation loss on this mini-batch; 0 if the gate leaves all teachers out or
+ *                     there is none
  */
 COD_MUST_CHECK cod_status cod_teaching_predict(cod_teaching *teaching, const cod_train_context *context,
                                                double *weight);
@@ -68,9 +69,9 @@ static inline size_t cod_teaching_slot(const cod_teaching *teaching, int64_t ste
     return (size_t)(step / teaching->lesson_every % COD_TEACHER_SLOTS);
 }
 
-/** Remembers which teachers ran on the mini-batch of step `step`, the one under way. */
+/** Remembers which teachers ran on the mini-batch of the current step, `step`. */
 void cod_teaching_remember(cod_teaching *teaching, int64_t step);
-/** Takes note of the student's task loss on the mini-batch of a step that was remembered, and of its teachers'. */
+/** Records the student's task loss on the mini-batch of a remembered step, and those of its teachers. */
 COD_MUST_CHECK cod_status cod_teaching_note(cod_teaching *teaching, int64_t step, double student_loss);
 
 #endif

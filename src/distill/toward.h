@@ -1,7 +1,7 @@
 /**
  * @file
- * The losses between the student's predictions and teachers': one of outputs, or one for each layer of a recipe's frozen network
- * (`distill.loss: features`).
+ * The losses between the student's and the teachers' predictions: one of outputs, or one for each layer of a recipe's
+ * frozen network (`distill.loss: features`).
  */
 #ifndef COD_DISTILL_TOWARD_H
 #define COD_DISTILL_TOWARD_H
@@ -9,7 +9,7 @@
 #include "nn/readback.h"
 #include "train/session.h"
 
-/** In the caller's storage. Zeroed = nothing is distilled. */
+/** In the caller's storage. Zeroed = no distillation. */
 typedef struct cod_toward {
     struct {
         cod_value loss;
@@ -18,25 +18,26 @@ typedef struct cod_toward {
     size_t count;
 } cod_toward;
 
-/** What distill.loss, a COD_DISTILL_LOSS_…, compares outputs by. @param task  what `auto` stands for */
+/** The loss that `choice`, a COD_DISTILL_LOSS_…, compares outputs with. @param task the loss that `auto` stands for */
 cod_loss_kind cod_toward_kind(int choice, cod_loss_kind task);
 
 /** Adds the loss between the model's output and `teacher`, an input of its shape, to the session's graph. */
 void cod_toward_add_outputs(cod_toward *toward, const cod_train_session *session, cod_value teacher,
                             cod_loss_spec spec);
 /**
- * Adds those between what the recipe's frozen network makes of both, as the recipe compares it with what that makes of the truth.
+ * Adds the losses between the features of both in the recipe's frozen network, as the recipe compares features of
+ * output and truth.
  *
- * @param spec  but for `kind` and `weight`, which are the recipe's
+ * @param spec  `kind` and `weight` are ignored: the recipe's are used
  * @return COD_ERR_ARGUMENT where the recipe has no such network
  */
 COD_MUST_CHECK cod_status cod_toward_add_features(cod_toward *toward, const cod_train_session *session,
                                                   cod_value teacher, cod_loss_spec spec);
 
-/** Queues what brings the losses to a slot's numbers from `first` on. */
+/** Queues the copies of the losses to a slot's numbers from `first` on. */
 COD_MUST_CHECK cod_status cod_toward_put(const cod_toward *toward, const cod_train_session *session,
                                          cod_readback *readback, size_t slot, size_t first);
-/** Their sum, each with its weight, from there. @param[out] sum  NaN = they were not put */
+/** Reads their weighted sum from the slot. @param[out] sum NaN = they were not written */
 COD_MUST_CHECK cod_status cod_toward_get(const cod_toward *toward, cod_readback *readback, size_t slot, size_t first,
                                          double *sum);
 

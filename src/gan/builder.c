@@ -204,7 +204,10 @@ static cod_value last_loss(const gan_builder *b)
     return b->generator.program.losses[count - 1];
 }
 
-/** What teachers are held against where the content loss compares features: a loss between pixels, if only as a figure. */
+/**
+ * The loss by which teachers are compared if the content loss compares features: a pixel loss, which may be only a
+ * figure.
+ */
 static cod_value pixel_loss(gan_builder *b)
 {
     if (b->settings.pixel_weight > 0)
@@ -244,7 +247,7 @@ static void add_sets(gan_builder *b)
     *discriminator = sets[0];
     discriminator->travels = o->discriminator_travels;
     discriminator->file = o->discriminator_init[0] != '\0' ? o->discriminator_init : NULL;
-    discriminator->optimiser.ema_decay = 0; /* nobody evaluates it */
+    discriminator->optimiser.ema_decay = 0; /* it is never evaluated */
     discriminator->schedule.kind = b->settings.schedule;
     if (o->rate > 0)
         discriminator->schedule.rate = o->rate;

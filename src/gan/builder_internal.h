@@ -1,7 +1,8 @@
 /**
  * @file
- * What all adversarial recipes build alike: the generator, the content loss, the sets and the sub-steps. A recipe's build function
- * is gan_begin(), its discriminator on `truth` and `made`, the losses on what that says, gan_add_content(), gan_end().
+ * The parts that all adversarial recipes share: the generator, the content loss, the sets and the sub-steps. A recipe's
+ * build function calls gan_begin(), adds its discriminator on `truth` and `made` and the losses on the discriminator's
+ * output, and calls gan_add_content() and gan_end().
  */
 #ifndef COD_GAN_BUILDER_INTERNAL_H
 #define COD_GAN_BUILDER_INTERNAL_H
@@ -15,10 +16,10 @@ typedef struct gan_builder {
     cod_recipe *recipe;
     cod_graph *graph;
     cod_value truth, made; /**< pictures that the discriminator judges: the data's and the generator's; {N,H,W,3} */
-    cod_value pixel_truth, feature_truth; /**< what losses between pixels and between features compare with */
-    cod_sub_step generator;               /**< losses are added to it until gan_end() */
+    cod_value pixel_truth, feature_truth; /**< truth for losses between pixels and for losses between features */
+    cod_sub_step generator;               /**< sub-step to which losses are added until gan_end() */
     cod_sub_step discriminator;           /**< likewise, and figures */
-    cod_sub_step penalty; /**< an update of the discriminator for its penalty alone; without losses there is none */
+    cod_sub_step penalty; /**< a separate update of the discriminator for its penalty; not used if it has no losses */
     cod_span spans[COD_PROGRAM_MAX_SPANS]; /**< of gan_keep() */
     size_t span_count;
     cod_value ones; /**< labels of gan_add_plain_losses(), of the logits' shape */
@@ -29,8 +30,9 @@ COD_MUST_CHECK cod_status gan_begin(const cod_recipe_setting *setting, const gan
                                     cod_recipe *recipe, gan_builder *b);
 
 /**
- * What the discriminator makes of `pictures`, its logits, is computed in the generator's sub-step, which needs them, and not again in
- * the discriminator's. Not with spectral normalisation, whose weights the two sub-steps scale differently.
+ * Computes the discriminator's `logits` of `pictures` only once: the generator's sub-step, which needs them, computes
+ * them, and the discriminator's sub-step reuses them. Not to be used with spectral normalisation, because the two
+ * sub-steps scale its weights differently.
  */
 void gan_keep(gan_builder *b, cod_value pictures, cod_value logits);
 
@@ -45,8 +47,8 @@ void gan_add_loss(gan_builder *b, cod_sub_step *step, const char *name, cod_valu
 void gan_add_figure(gan_builder *b, const char *name, cod_value value);
 
 /**
- * Adds the figures that all recipes have, the means (cod_graph_mean()) of the discriminator's logits, and the guards of their
- * difference.
+ * Adds the figures of all recipes, which are the means (cod_graph_mean()) of the discriminator's logits, and the guards
+ * of their difference.
  */
 void gan_add_means(gan_builder *b, cod_value mean_real, cod_value mean_fake);
 
@@ -61,18 +63,19 @@ void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake);
  * the truth as loss `r1`: gan.r1 / 2 times the mean over pictures of |g|², g being the gradient of a picture's summed logits `real` by
  * its elements. The loss is reported as the mean of g² over elements. After gan_add_plain_losses().
  *
- * Where gan.r1_every is 1 it is part of the discriminator's sub-step, else of one of its own, with gan.r1_every times the weight (Karras
- * et al., "Analyzing and Improving the Image Quality of StyleGAN", CVPR 2020, appendix B).
+ * If gan.r1_every is 1, the penalty is part of the discriminator's sub-step. Otherwise it has a separate sub-step, with
+ * gan.r1_every times the weight (Karras et al., "Analyzing and Improving the Image Quality of StyleGAN", CVPR 2020,
+ * appendix B).
  */
 void gan_add_r1(gan_builder *b, cod_value real);
 
 /**
- * Adds the content losses, and that between pixels, with the perceptual network where features are compared. The recipe's task loss is
- * that of the last layer listed.
+ * Adds the content losses and the pixel loss, and the perceptual network if features are compared. The recipe's task
+ * loss is the loss of the last layer listed.
  */
 COD_MUST_CHECK cod_status gan_add_content(gan_builder *b);
 
-/** For cod_recipe_kind.add_features, where the content loss compares features. */
+/** For cod_recipe_kind.add_features, if the content loss compares features. */
 COD_MUST_CHECK cod_status gan_add_features_of(const cod_recipe_setting *setting, const gan_published *published,
                                               const cod_recipe *recipe, cod_value pictures, cod_value *features);
 

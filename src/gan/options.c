@@ -11,7 +11,10 @@
 #include <string.h>
 
 #define CONTENT "content."
-/** Of the layers in their order; vggBC stands for convB_C, squeezeN for layer N. A layer's own name lies behind "content.". */
+/**
+ * Names of the layers' losses, in order; vggBC stands for convB_C, squeezeN for layer N. A layer's name follows
+ * "content.".
+ */
 static const char *const content_losses[] = {
     CONTENT "vgg11",    CONTENT "vgg12",    CONTENT "vgg21",    CONTENT "vgg22",    CONTENT "vgg31",
     CONTENT "vgg32",    CONTENT "vgg33",    CONTENT "vgg34",    CONTENT "vgg41",    CONTENT "vgg42",
@@ -34,75 +37,74 @@ static const char *const schedules[] = {"train", "constant", "step", "cosine", N
 #define FIELD(name) offsetof(gan_options, name)
 static const cod_option option_list[] = {
     {"content", COD_OPTION_STRING_LIST, FIELD(content), "auto", 0, 0, NULL,
-     "what the content loss compares: pixel, by train.loss, or features of VGG-19: a list of vggBC, behind convolution "
-     "C of block B, each with a weight before it if that is not 1, such as [0.1*vgg12, vgg34]; or of SqueezeNet 1.1, "
-     "all of which takes a twentieth of vgg22's multiplications: a list of squeezeN, behind its first convolution "
-     "(squeeze1) or fire module N (2 to 9); auto: pixel in srgan (Ledig et al. also use vgg22 and vgg54), vgg54 in "
-     "esrgan, [0.1*vgg12, 0.1*vgg22, vgg34, vgg44, vgg54] in real_esrgan"},
+     "What the content loss compares. pixel: pixels, by train.loss. A list of vggBC: features of VGG-19 after "
+     "convolution C of block B; a factor before a name is its weight, as in [0.1*vgg12, vgg34]. A list of squeezeN: "
+     "features of SqueezeNet 1.1 after its first convolution (squeeze1) or fire module N (2 to 9); the whole network "
+     "needs a twentieth of vgg22's multiplications. auto: pixel in srgan (Ledig et al. also use vgg22 and vgg54), "
+     "vgg54 in esrgan, [0.1*vgg12, 0.1*vgg22, vgg34, vgg44, vgg54] in real_esrgan."},
     {"content_weight", COD_OPTION_FLOAT, FIELD(content_weight), "1", 1e-30, 1e9, NULL,
-     "factor of the content loss; Ledig et al. scale features by 1/12.75, which is 0.00615 for mse"},
+     "Factor of the content loss. Ledig et al. scale features by 1/12.75, which is a factor of 0.00615 for mse."},
     {"before_activation", COD_OPTION_CHOICE, FIELD(before_activation), "auto", 0, 0, switches,
-     "compare features before the activation behind the convolution; auto: false in srgan, true in esrgan and "
-     "real_esrgan"},
+     "Compare features before the activation that follows the convolution. auto: false in srgan, true in esrgan and "
+     "real_esrgan."},
     {"pooling", COD_OPTION_CHOICE, FIELD(pooling), "max", 0, 0, poolings,
-     "between VGG-19's blocks: max, as it was trained, whose gradient goes to one pixel of four, so that the generator "
-     "learns a pattern of dots; or average (Gatys et al. 2016), whose gradient does not"},
+     "Pooling between the blocks of VGG-19. max: as VGG-19 was trained; its gradient goes to one pixel of four, so "
+     "that the generator learns a pattern of dots. average (Gatys et al. 2016): avoids that pattern."},
     {"feature_loss", COD_OPTION_CHOICE, FIELD(feature_loss), "auto", 0, 0, feature_losses,
-     "how features are compared; auto: mse in srgan, l1 in esrgan and real_esrgan"},
+     "Loss that compares features. auto: mse in srgan, l1 in esrgan and real_esrgan."},
     {"pixel_weight", COD_OPTION_FLOAT, FIELD(pixel_weight), "auto", 0, 1e9, cod_option_auto,
-     "factor of a loss between pixels, by train.loss, beside that between features; 0 = none; auto: 0 in srgan, 0.01 "
-     "in esrgan, 1 in real_esrgan"},
+     "Factor of a pixel loss, by train.loss, in addition to the loss between features. 0 = none. auto: 0 in srgan, "
+     "0.01 in esrgan, 1 in real_esrgan."},
     {"adversarial_weight", COD_OPTION_FLOAT, FIELD(adversarial_weight), "auto", 1e-30, 1e9, cod_option_auto,
-     "factor of the adversarial loss; auto: 0.001 in srgan, 0.005 in esrgan, 0.1 in real_esrgan"},
+     "Factor of the adversarial loss. auto: 0.001 in srgan, 0.005 in esrgan, 0.1 in real_esrgan."},
     {"l1_gt_usm", COD_OPTION_CHOICE, FIELD(l1_gt_usm), "auto", 0, 0, switches,
-     "compare pixels with truth sharpened by unsharp masking (see data.gt_usm); auto: true in real_esrgan, false in "
-     "the "
-     "others. Where one of these three is true, data.degradation degrades the sharpened picture"},
+     "Compare pixels with truth sharpened by unsharp masking (see data.gt_usm). auto: true in real_esrgan, false in "
+     "the others. If this, percep_gt_usm or gan_gt_usm is true, data.degradation degrades the sharpened picture."},
     {"percep_gt_usm", COD_OPTION_CHOICE, FIELD(percep_gt_usm), "auto", 0, 0, switches,
-     "compare features with those of sharpened truth; auto: true in real_esrgan, false in the others"},
+     "Compare features with those of the sharpened truth. auto: true in real_esrgan, false in the others."},
     {"gan_gt_usm", COD_OPTION_CHOICE, FIELD(gan_gt_usm), "auto", 0, 0, switches,
-     "show the discriminator sharpened truth; auto: false"},
+     "Show the discriminator the sharpened truth. auto: false."},
     {"perceptual_file", COD_OPTION_STRING, FIELD(perceptual_file), "", 0, 0, NULL,
-     "safetensors file with the weights up to the last compared layer: VGG-19's by torchvision's names, SqueezeNet "
-     "1.1's by torchvision's or Caffe's"},
+     "Safetensors file with the weights of the network whose features are compared, up to the last compared layer: "
+     "VGG-19 with torchvision's tensor names, or SqueezeNet 1.1 with torchvision's or Caffe's."},
     {"perceptual_input", COD_OPTION_CHOICE, FIELD(perceptual_input), "auto", 0, 0, cod_perceptual_input_names,
-     "how pictures were presented to that network when it was trained: torchvision (RGB, mean 0.485 0.456 0.406, "
-     "deviation "
-     "0.229 0.224 0.225), caffe (BGR from 0 to 255, mean 103.939 116.779 123.68), or auto, as the file's metadata say"},
+     "Input format that this network was trained with. torchvision: RGB, mean 0.485 0.456 0.406, deviation 0.229 "
+     "0.224 0.225. caffe: BGR from 0 to 255, mean 103.939 116.779 123.68. auto: as the file's metadata says."},
     {"features", COD_OPTION_INT, FIELD(features), "64", 1, 1024, NULL,
-     "channels of the discriminator's first convolution; its widest have eight times as many"},
+     "Channels of the discriminator's first convolution. Its widest layers have eight times as many."},
     {"hidden", COD_OPTION_INT, FIELD(hidden), "0", 0, 65536, NULL,
-     "width of the discriminator's first fully connected layer; 0 = as published: 1024 in srgan, 100 in esrgan; "
-     "real_esrgan has no such layer"},
+     "Width of the discriminator's first fully connected layer. 0 = as published: 1024 in srgan, 100 in esrgan. "
+     "real_esrgan has no such layer."},
     {"rate", COD_OPTION_FLOAT, FIELD(rate), "0", 0, 1e3, NULL,
-     "learning rate of the discriminator, before its schedule; 0 = train.rate"},
+     "Learning rate of the discriminator before its schedule changes it. 0 = train.rate."},
     {"schedule", COD_OPTION_CHOICE, FIELD(schedule), "train", 0, 0, schedules,
-     "learning rate of the discriminator over the run; train: as train.schedule has it"},
+     "Learning rate schedule of the discriminator. train = the same as train.schedule."},
     {"milestones", COD_OPTION_INT_LIST, FIELD(milestones), "", 1, 1e12, NULL,
-     "schedule step: steps at which the discriminator's rate is multiplied by train.gamma; empty = train.milestones"},
+     "schedule step: steps at which the discriminator's rate is multiplied by train.gamma. Empty = train.milestones."},
     {"warm_up", COD_OPTION_INT, FIELD(warm_up), "0", 0, 1e12, NULL,
-     "steps at the start in which the discriminator learns alone"},
+     "Steps at the start in which only the discriminator learns."},
     {"every", COD_OPTION_INT, FIELD(every), "1", 1, 1e6, NULL,
-     "the generator learns in one of so many steps, the discriminator in each"},
+     "The generator learns in one step out of this many; the discriminator learns in every step."},
     {"label_smoothing", COD_OPTION_FLOAT, FIELD(label_smoothing), "0", 0, 0.49, NULL,
-     "the discriminator is to say 1 less this of the truth (one-sided, Salimans et al. 2016)"},
+     "Amount by which the discriminator's target for true pictures is below 1 (one-sided label smoothing, Salimans et "
+     "al. 2016). 0 = none."},
     {"r1", COD_OPTION_FLOAT, FIELD(r1), "0", 0, 1e9, NULL,
-     "gamma of the R1 penalty (Mescheder et al. 2018): gamma/2 times the mean over true pictures of |g|^2, g being the "
-     "gradient of the discriminator's summed logits by the picture; 0 = none; recipe real_esrgan only"},
+     "real_esrgan: factor gamma of the R1 penalty (Mescheder et al. 2018), gamma/2 times the mean over true pictures "
+     "of |g|^2, where g is the gradient of the discriminator's summed logits with respect to the picture. 0 = no "
+     "penalty."},
     {"r1_every", COD_OPTION_INT, FIELD(r1_every), "1", 1, 1e6, NULL,
-     "the R1 penalty is computed in one of so many steps, with so many times its weight; above 1 the discriminator "
-     "gets an update of its own for it (Karras et al. 2020); above 1 only with r1"},
+     "Compute the R1 penalty in one step out of this many and multiply it by this number. Above 1, which needs r1, "
+     "the discriminator gets a separate update for it (Karras et al. 2020)."},
     {"discriminator_init", COD_OPTION_STRING, FIELD(discriminator_init), "", 0, 0, NULL,
-     "safetensors file of the discriminator's first weights: an earlier run's discriminator.GROUP.safetensors, or a "
-     "net_d "
-     "of BasicSR's (codistill import makes one of its file); empty = random"},
+     "Safetensors file with the discriminator's first weights: discriminator.GROUP.safetensors of an earlier run, or "
+     "BasicSR's net_d converted by codistill import. Empty = random weights."},
     {"discriminator_travels", COD_OPTION_BOOL, FIELD(discriminator_travels), "false", 0, 0, NULL,
-     "discriminators are published, averaged and merged between groups with the generators; false = each group keeps "
-     "its own"},
+     "true: discriminators are published, averaged and merged between groups like generators. false: each group keeps "
+     "its own."},
 };
 #undef FIELD
 const cod_option_table gan_option_table = {
-    "gan", "A generator and its discriminator: recipes srgan, esrgan and real_esrgan", option_list,
+    "gan", "A generator and its discriminator: recipes srgan, esrgan and real_esrgan.", option_list,
     sizeof option_list / sizeof option_list[0], sizeof(gan_options)};
 
 /** Of VGG-19. */

@@ -12,7 +12,7 @@
 
 enum { GAN_MAX_LAYERS = 8 };
 
-/** What options left at `auto` mean in a recipe: what its paper, or its authors' code, has. */
+/** Values of options left at `auto` in a recipe: those of its paper or of its authors' code. */
 typedef struct gan_published {
     const char *content[GAN_MAX_LAYERS + 1]; /**< as gan.content lists them; NULL-terminated */
     bool before_activation;
@@ -21,7 +21,7 @@ typedef struct gan_published {
     double adversarial_weight;
     bool l1_gt_usm, percep_gt_usm, gan_gt_usm;
     int64_t hidden;        /**< 0 = its discriminator has no fully connected layer */
-    bool piecewise_linear; /**< cod_graph_gradient() has its discriminator's gradient */
+    bool piecewise_linear; /**< cod_graph_gradient() can differentiate its discriminator */
 } gan_published;
 
 typedef struct gan_options {
@@ -56,15 +56,15 @@ typedef struct gan_layer {
 
 /** The options of a run without `auto`. */
 typedef struct gan_settings {
-    const gan_options *options;       /**< those that every recipe reads as they are; borrowed */
+    const gan_options *options;       /**< the options that every recipe reads unchanged; borrowed */
     gan_layer layers[GAN_MAX_LAYERS]; /**< all of one network */
     size_t layer_count;               /**< 0 = the content loss compares pixels */
     bool before_activation;
     cod_loss_kind feature_loss;
     double pixel_weight; /**< 0 = no loss between pixels beside the content loss */
     double adversarial_weight;
-    bool l1_gt_usm, percep_gt_usm, gan_gt_usm; /**< whether losses that there are take sharpened truth */
-    cod_truth truth;                           /**< all that they take */
+    bool l1_gt_usm, percep_gt_usm, gan_gt_usm; /**< whether the losses in use take sharpened truth */
+    cod_truth truth;                           /**< the truth that the losses take together */
     int64_t hidden;
     cod_schedule_kind schedule; /**< of the discriminator */
 } gan_settings;
@@ -75,7 +75,10 @@ COD_MUST_CHECK cod_status gan_settle(const cod_run_config *run, const gan_publis
 /** For cod_recipe_kind.truth. */
 cod_truth gan_truth(const cod_run_config *run, const gan_published *published);
 
-/** The factor by which the run's generator enlarges data.patch; 0 = not known, because a problem of one of them was told already. */
+/**
+ * The factor by which the run's generator enlarges data.patch; 0 = unknown, because one of them has a problem that was
+ * reported already.
+ */
 int gan_scale(const cod_run_config *run);
 
 /** For cod_recipe_kind.check and .check_files. */

@@ -9,9 +9,10 @@
 #include "infer/upscaler.h"
 
 /**
- * Takes new ranges from up to four of the pictures, evenly spread over the list; what cannot be read is passed over with a warning.
+ * Takes new ranges from up to four of the pictures, evenly spread over the list. Pictures that cannot be read are
+ * skipped with a warning.
  *
- * @param[in] reduce  whether they are brought down by the upscaler's scale first, as high-resolution pictures have to be
+ * @param[in] reduce  whether pictures are first reduced by the upscaler's scale, as high-resolution pictures must be
  * @return COD_ERR_ARGUMENT when none could be used, or the precision is not int8
  */
 COD_MUST_CHECK cod_status cod_calibrate_files(cod_upscaler *upscaler, const cod_file_list *files, bool reduce);

@@ -1,4 +1,4 @@
-/* What a classifier's model file says of the data it was trained on. */
+/* The description of the training data in a classifier's model file. */
 #include "infer/classifier.h"
 #include "io/json.h"
 
@@ -66,7 +66,7 @@ static cod_status check_classes(const cod_json_value *names, const cod_labelled 
     return COD_OK;
 }
 
-/** Nothing is held out: what has no test set of its own is evaluated on as a whole. */
+/** Holds nothing out: data without a test set are evaluated as a whole. */
 static cod_status open_data(const cod_json_value *document, const char *path, cod_arena *arena, cod_labelled **out)
 {
     cod_data_options options;

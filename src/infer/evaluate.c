@@ -65,7 +65,7 @@ static cod_status cut_to_multiple(const cod_image *image, int scale, cod_image *
     return COD_OK;
 }
 
-/** What an upscaler is given of a picture, and what it is compared with. */
+/** Makes the upscaler's input and the truth from a picture. */
 static cod_status bring_down(const cod_image *picture, int scale, cod_image *truth, cod_image *low)
 {
     enum { SSIM_WINDOW = 11 };
@@ -197,7 +197,7 @@ typedef struct folder_work {
     void *progress_context;
 } folder_work;
 
-/** What is the file's own fault leaves it out, so that the others can go on without it. */
+/** Leaves a picture out if its file caused the failure, so that the others can be evaluated. */
 static cod_status leave_out(folder_item *item, cod_status status)
 {
     const bool files_fault =

@@ -1,9 +1,10 @@
 /**
  * @file
- * How well an upscaler restores pictures that were brought down by MATLAB's bicubic: figures of each picture and their means.
+ * Evaluation of an upscaler on pictures that MATLAB's bicubic has reduced: figures of each picture and their means.
  *
- * The convention of the literature: the truth is cut to a multiple of the scale, brought down to 8 bits, upscaled, clipped
- * and rounded to 8 bits, and compared with `scale` pixels left out at each border, on the unrounded luma of the 8-bit RGB.
+ * The convention of the literature: the truth is cut to a multiple of the scale, reduced and rounded to 8 bits,
+ * upscaled, clipped and rounded to 8 bits, and compared with `scale` pixels left out at each border, on the unrounded
+ * luma of the 8-bit RGB.
  */
 #ifndef COD_INFER_EVALUATE_H
 #define COD_INFER_EVALUATE_H
@@ -15,7 +16,7 @@
 #include "infer/niqe_model.h"
 #include "infer/upscaler.h"
 
-/** What is computed of each picture; a set of these. */
+/** Figures to compute for each picture; flags that form a set. */
 typedef enum cod_metric {
     COD_METRIC_PSNR = 1,
     COD_METRIC_SSIM = 2,
@@ -30,11 +31,11 @@ enum { COD_METRICS_OF_NIQE = COD_METRIC_NIQE | COD_METRIC_PI /**< those that nee
 extern const char *const cod_metric_names[];
 
 typedef struct cod_metrics_options {
-    unsigned metrics; /**< of cod_metric; PSNR and SSIM are computed in any case, and told where they are wanted */
+    unsigned metrics; /**< of cod_metric; PSNR and SSIM are always computed, and shown if they are in the set */
     const cod_niqe_model *niqe; /**< for COD_METRICS_OF_NIQE; borrowed while a call lasts, as the next two */
     const cod_ma_model *ma;     /**< for COD_METRIC_PI; NULL = NIQE stands in its place */
     cod_lpips *lpips;           /**< for COD_METRIC_LPIPS */
-    int threads; /**< of a folder: pictures are read and judged by so many beside the caller's, which upscales; 0 = none */
+    int threads; /**< for a folder: number of threads that read and judge pictures while the caller's thread upscales; 0 = none */
 } cod_metrics_options;
 
 /** Reads "psnr, ssim, niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */
@@ -49,7 +50,7 @@ typedef struct cod_evaluated {
     double lpips;
 } cod_evaluated;
 
-/** One of them, as it is told; a table that ends with key NULL. */
+/** How one figure is shown; a table of these ends with key NULL. */
 typedef struct cod_evaluated_figure {
     cod_metric metric;
     const char *key, *label; /**< in JSON; above a column */
@@ -69,7 +70,7 @@ typedef struct cod_evaluation {
     size_t count;
     cod_evaluated *images;
     size_t skipped;   /**< files that are broken or too small, each named in a warning */
-    unsigned metrics; /**< that are told */
+    unsigned metrics; /**< metrics that are shown */
     bool pi_with_ma, lpips_weighted;
     cod_evaluated mean; /**< over the pictures that have the figure */
 } cod_evaluation;
@@ -92,7 +93,7 @@ COD_MUST_CHECK cod_status cod_evaluate_folder(cod_upscaler *upscaler, const char
                                               const cod_metrics_options *options, cod_evaluation_progress progress,
                                               void *context, cod_evaluation *evaluation);
 
-/** Whether some other file is called like this one with HR in place of its last LR, so that this one is not evaluated. */
+/** Whether another file has this file's name with HR in place of the last LR, so that this file is not evaluated. */
 bool cod_evaluation_is_low(const cod_file_list *files, const char *name);
 
 /** All figures NaN. */
@@ -108,12 +109,15 @@ cod_evaluated cod_evaluated_unknown(const char *file);
 COD_MUST_CHECK cod_status cod_evaluate_upscaled(const cod_metrics_options *options, const char *name,
                                                 const cod_image *upscaled, const cod_image *truth, int64_t crop,
                                                 bool with_truth, cod_evaluated *image);
-/** Judges it by LPIPS, where that is wanted, on the thread that has the device. */
+/** Judges the picture by LPIPS, if requested, on the thread that uses the device. */
 COD_MUST_CHECK cod_status cod_evaluate_features(const cod_metrics_options *options, const char *name,
                                                 const cod_image *upscaled, const cod_image *truth, int64_t crop,
                                                 cod_evaluated *image);
 
-/** The means of `count` pictures' figures, each over those that have it; NaN where none has. `mean->file` stays. */
+/**
+ * The means of `count` pictures' figures, each over the pictures that have it; NaN if none has. `mean->file` is not
+ * changed.
+ */
 void cod_evaluated_mean(cod_evaluated *images, size_t count, cod_evaluated *mean);
 
 /** Evaluates on one 8-bit RGB picture. @param[out] upscaled  new, the upscaler's result; may be NULL */
@@ -125,9 +129,10 @@ COD_MUST_CHECK cod_status cod_evaluate_pair(cod_upscaler *upscaler, const cod_im
                                             cod_quality *quality, cod_image *upscaled);
 
 /**
- * {"images": [{"file", "psnr_y", "ssim_y", "psnr_rgb", "niqe", "niqe_truth", "pi", "rmse_y", "lpips"}], "mean": {…}}, with what is told; an
- * infinite PSNR and what is not computed are null. Behind it, where they are told, "pi_is" and "pirm_region" (null = none), and "lpips_is":
- * "weighted" or "unweighted". @param[out] text  new; free()
+ * {"images": [{"file", "psnr_y", "ssim_y", "psnr_rgb", "niqe", "niqe_truth", "pi", "rmse_y", "lpips"}], "mean": {…}},
+ * with the metrics that are shown; an infinite PSNR and figures that were not computed are null. Then, if they are
+ * shown, "pi_is" and "pirm_region" (null = none), and "lpips_is": "weighted" or "unweighted". @param[out] text new;
+ * free()
  */
 COD_MUST_CHECK cod_status cod_evaluation_json(const cod_evaluation *evaluation, char **text);
 /** A table for people. @param[out] text  new; free() */

@@ -70,7 +70,7 @@ static void table_row(FILE *stream, int width, unsigned metrics, const cod_evalu
     fputc('\n', stream);
 }
 
-/** What the figures are, and of how many pictures. */
+/** A line about the figures and the number of pictures. */
 static void table_notes(FILE *stream, const cod_evaluation *evaluation)
 {
     const double rmse = evaluation->mean.rmse_y;

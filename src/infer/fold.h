@@ -7,11 +7,11 @@
 
 #include "infer/model_file.h"
 
-/** A convolution or linear layer as it is to be exported. */
+/** A convolution or linear layer to be exported. */
 typedef struct cod_folded_layer {
     const cod_node *node;
-    const cod_node *norm; /**< what was folded in; NULL = nothing, and the tensors are the model's own */
-    cod_value output;     /**< of the norm, else of the node */
+    const cod_node *norm; /**< the normalisation that was folded in; NULL = none, and the tensors are the model's own */
+    cod_value output;     /**< output of the norm, or of the node if there is none */
     const float *weight;  /**< shape and layout of the node's weight */
     const float *bias;    /**< [O], or NULL */
 } cod_folded_layer;
@@ -36,10 +36,11 @@ void cod_folded_clear(cod_folded *folded);
 const cod_folded_layer *cod_folded_find(const cod_folded *folded, cod_value value);
 
 /**
- * Writes the model with normalisation folded as a model file. Where its kind can be built with `norm: none`, the metadata
- * says so and cod_model_load() reads it; otherwise the file has the tensors alone.
+ * Writes the model with normalisation folded as a model file. If its kind can be built with `norm: none`, the metadata
+ * says so and cod_model_load() can read the file; otherwise the file has only the tensors.
  *
- * @param[in]  int8      the model's ranges as a file keeps them (int8.h), kept in this one under its own names; NULL = none
+ * @param[in]  int8      the model's ranges in the form that files keep (int8.h); written with the names of the folded
+ *                       layers. NULL = none
  * @param[in]  bf16      whether weights are rounded to bf16, which takes half the bytes
  * @param[out] loadable  whether our own commands can read the file; may be NULL
  */

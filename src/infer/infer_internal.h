@@ -1,6 +1,7 @@
 /**
  * @file
- * What the files of infer share: which part of a graph a model's output needs, writing tensors, and words where memory lacks.
+ * What the files of infer share: the part of a graph that a model's output needs, writing tensors, and messages for
+ * lack of memory.
  */
 #ifndef COD_INFER_INFER_INTERNAL_H
 #define COD_INFER_INFER_INTERNAL_H
@@ -23,7 +24,7 @@ size_t cod_node_index(const cod_graph *graph, const cod_node *node);
 /** Low-resolution pixels that an output pixel depends on, to each side; -1 when there is no bound or no fixed scale. */
 int64_t cod_model_halo(const cod_model *model, const graph_part *part);
 
-/** Whether a model can upscale pictures: RGB in, RGB out, a scale. The message says what is amiss. */
+/** Fails unless a model can upscale pictures: RGB in, RGB out, a scale. The message says what is missing. */
 COD_MUST_CHECK cod_status cod_model_check_upscales(const cod_model *model);
 
 /** A tensor of a model file: values in our layout under PyTorch's name. */
@@ -51,8 +52,8 @@ COD_MUST_CHECK cod_status cod_model_options(const cod_model_kind *kind, const co
                                             cod_arena *arena, void **options);
 
 /**
- * Where `status` says that the device's memory did not suffice: adds to this thread's message what the network needs, what is free, and
- * what would need less. @param memory  of cod_compile_options @return status
+ * If `status` says that the device's memory did not suffice, adds to this thread's message how much memory the network
+ * needs, how much is free, and how to need less. @param memory of cod_compile_options @return status
  */
 cod_status infer_explain_memory(const cod_weights *weights, const cod_compile_memory *memory, cod_status status,
                                 const char *less);

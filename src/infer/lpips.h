@@ -1,7 +1,8 @@
 /**
  * @file
- * LPIPS, how far two pictures are apart in the features of a network that knows photographs (Zhang et al., "The unreasonable effectiveness of
- * deep features as a perceptual metric", CVPR 2018), on SqueezeNet 1.1. Lower is more alike; equal pictures have 0.
+ * LPIPS, the distance of two pictures in the features of a network trained on photographs (Zhang et al., "The
+ * unreasonable effectiveness of deep features as a perceptual metric", CVPR 2018), on SqueezeNet 1.1. Lower is more
+ * alike; equal pictures have 0.
  *
  * With f the unit vectors of features at a pixel (divided by their norm plus 1e-10) and w >= 0 the linear weights of a stage:
  *

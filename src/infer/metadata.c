@@ -1,4 +1,7 @@
-/* A model's architecture in a safetensors file: as metadata of ours, or read off the tensors of a known foreign model. */
+/*
+ * A model's architecture in a safetensors file: from our metadata, or recognised by the tensors of a known foreign
+ * model.
+ */
 #include "infer_internal.h"
 
 #include "io/json.h"

@@ -220,7 +220,7 @@ static void describe(char *text, size_t bytes, const char *what, const name_list
                  list->count > 3 ? ", …" : "");
 }
 
-/** In what the file's model differs, as far as the file says what it holds: "; the file's model has scale 4, not 2". */
+/** How the file's model differs, if the file has metadata: "; the file's model has scale 4, not 2". */
 static void describe_other_model(char *text, size_t bytes, const cod_st_file *file, const cod_model *model)
 {
     cod_arena arena = {0};

@@ -81,7 +81,7 @@ static void initializer(exporter *e, const char *name, const int64_t *dims, int 
     cod_proto_close(e->proto);
 }
 
-/** A name of its own for something that belongs to `output`: "v7.alpha". */
+/** A unique name for something that belongs to `output`: "v7.alpha". */
 static const char *derived_name(exporter *e, const char *output, const char *suffix)
 {
     char name[NAME_BYTES];

@@ -1,4 +1,4 @@
-/* Architectures known by their tensors alone, without metadata of ours. */
+/* Recognises architectures by their tensors alone, without our metadata. */
 #include "infer_internal.h"
 
 #include <stdio.h>

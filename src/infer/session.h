@@ -11,7 +11,7 @@
 
 typedef struct cod_session_options {
     int device;          /**< cod_device_kind */
-    const char *backend; /**< decides in place of `device`, unless it is COD_BACKEND_AUTO */
+    const char *backend; /**< name of a backend, which overrides `device`; COD_BACKEND_AUTO = `device` decides */
     int64_t threads;     /**< 0 = as many as the process may use */
     int precision;       /**< cod_precision */
     int64_t tile;        /**< as in cod_upscaler_options */

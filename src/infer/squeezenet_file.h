@@ -9,8 +9,8 @@
 #include "nn/squeezenet.h"
 
 /**
- * Checks that a safetensors file holds SqueezeNet 1.1 up to a layer, and finds how it calls its tensors and how pictures are to be presented
- * to it (infer/perceptual_input.h).
+ * Checks that a safetensors file holds SqueezeNet 1.1 up to a layer, and finds its naming of tensors and its input
+ * format (infer/perceptual_input.h).
  *
  * @return COD_ERR_IO or COD_ERR_FORMAT with the path and a message that says which layers the file has, or which shape differs
  */

@@ -2,8 +2,8 @@
  * @file
  * Runs one program on many inputs, one after another: bands, tiles, batches.
  *
- * On a backend with queues the host prepares the next input, and uses the result before, while the device computes: three things go on at
- * once, the copies too (core/slots.h). A backend that runs at once does one step after another.
+ * On a backend with queues, the host prepares the next input and uses the previous result while the device computes,
+ * and copies run at the same time (core/slots.h). A backend that runs at once does one step after another.
  */
 #ifndef COD_INFER_STREAM_H
 #define COD_INFER_STREAM_H
@@ -16,16 +16,17 @@ typedef struct cod_stream {
     const cod_backend *backend;
     cod_device *device;
     cod_view input, output;
-    cod_slots sent, received; /**< of backends with queues, */
-    float *low, *high;        /**< and of the others: the input and the output on the host */
+    cod_slots sent, received; /**< for backends with queues */
+    float *low, *high;        /**< for the others: input and output on the host */
 } cod_stream;
 
-/** What a step does. Steps are filled and run in their order, and stored in their order; each may fail, and ends the run then. */
+/** The three parts of a step. Steps are filled, run and stored in their order. A part that fails ends the run. */
 typedef struct cod_stream_steps {
     void *context;
-    cod_status (*fill)(void *context, size_t step, float *input);         /**< writes the input [as the view has it] */
-    cod_status (*run)(void *context, size_t step);                        /**< queues the program */
-    cod_status (*store)(void *context, size_t step, const float *output); /**< uses the output; may come a step late */
+    cod_status (*fill)(void *context, size_t step, float *input); /**< writes the input [as the view has it] */
+    cod_status (*run)(void *context, size_t step);                /**< queues the program */
+    cod_status (*store)(void *context, size_t step,
+                        const float *output); /**< uses the output; may be called a step later */
 } cod_stream_steps;
 
 /**

@@ -1,6 +1,6 @@
 /**
  * @file
- * How one side of a picture is cut into windows of one length, which overlap by what the network sees beyond a pixel.
+ * How one side of a picture is cut into windows of equal length, which overlap as far as the network sees.
  */
 #ifndef COD_INFER_TILES_INTERNAL_H
 #define COD_INFER_TILES_INTERNAL_H
@@ -13,7 +13,7 @@ typedef struct infer_axis {
     size_t count;
 } infer_axis;
 
-/** A window and the part of it, in the picture's coordinates, that it is there for. */
+/** A window and the part of it whose result is used, in the picture's coordinates. */
 typedef struct infer_span {
     int64_t start, first, last;
 } infer_span;
@@ -32,7 +32,10 @@ static inline int64_t infer_round_up(int64_t value, int64_t multiple)
  */
 infer_axis infer_tiles(int64_t length, int64_t tile, int64_t halo, int64_t multiple);
 
-/** Windows stay within the picture, so the network meets its border exactly where it does when run whole. */
+/**
+ * Windows stay within the picture, so that the network sees the picture's border exactly where it does when it runs on
+ * the whole picture.
+ */
 infer_span infer_tile(const infer_axis *axis, size_t index);
 
 #endif

@@ -34,7 +34,7 @@ struct cod_upscaler {
     bool calibrated;
 };
 
-/** What is upscaled, and where to: pictures of integers, or f32 arrays. */
+/** Source and target of upscaling: pictures of integers, or f32 arrays. */
 typedef struct upscale_job {
     int64_t width, height;
     const cod_image *in;
@@ -255,7 +255,7 @@ static cod_status window_compile(cod_upscaler *upscaler, int64_t width, int64_t 
     return status;
 }
 
-/** The same, unless that is what there is. */
+/** Compiles for a window of this size, unless the executable already has it. */
 static cod_status window_prepare(cod_upscaler *upscaler, int64_t width, int64_t height, bool bands)
 {
     if (upscaler->executable && upscaler->window_width == width && upscaler->window_height == height &&

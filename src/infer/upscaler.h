@@ -2,20 +2,22 @@
  * @file
  * Upscaling pictures with a super-resolution model, whole, in bands or in tiles.
  *
- * In *bands* a picture runs through the network from top to bottom, each layer keeping the few rows that the next ones still need: nothing
- * is computed twice, and memory is bounded by the picture's width (nn/compile.h, cod_program_run_band()). That is the rule for pictures
- * higher than a few bands; where a tile size is asked for, or the network has layers that bands cannot pass, it is tiles.
+ * In *bands* a picture runs through the network from top to bottom, each layer keeping the few rows that the next ones
+ * still need: nothing is computed twice, and memory is bounded by the picture's width (nn/compile.h,
+ * cod_program_run_band()). Pictures higher than a few bands run this way. If a tile size is set, or the network has
+ * layers that do not allow bands, tiles are used.
  *
- * A *tile* is run on its own pixels and, around them, as many as the network can see (its receptive field, computed from the
- * graph); a tile at the picture's border ends where the picture ends. So each output pixel is computed from exactly what it
- * is computed from when the picture is run whole, and tiled equals whole but for rounding in another order.
- * All tiles of a picture have one size, so memory is bounded by the tile, not by the picture.
+ * A *tile* is run on its own pixels and, around them, as many as the network can see (its receptive field, computed
+ * from the graph); a tile at the picture's border ends where the picture ends. So each output pixel is computed from
+ * the same inputs as when the picture runs whole, and the results differ only by the order of rounding. All tiles of a
+ * picture have one size, so memory is bounded by the tile, not by the picture.
  *
  * Where the network only takes sides that are multiples of a number, the picture is extended to such sides by repeating
  * its last row and its last column, and the result is cropped.
  *
- * Precision int8 computes convolutions on 8-bit integers (int8.h) and everything else as `auto` does. It needs the ranges of their
- * inputs: from the model file, or from cod_upscaler_calibrate(). They are fixed then, so that tiled equals whole as before.
+ * Precision int8 computes convolutions on 8-bit integers (int8.h) and everything else as `auto` does. It needs the
+ * ranges of their inputs: from the model file, or from cod_upscaler_calibrate(). The ranges are then fixed, so that
+ * tiled and whole results agree as before.
  */
 #ifndef COD_INFER_UPSCALER_H
 #define COD_INFER_UPSCALER_H
@@ -41,7 +43,8 @@ enum { COD_UPSCALER_TILE = 256, COD_UPSCALER_TILE_MIN = 8 };
 typedef void (*cod_upscaler_progress)(void *context, size_t done, size_t total);
 
 /**
- * An upscaler of a model whose weights somebody else keeps and may change between pictures (raising weights->version).
+ * Makes an upscaler of a model whose weights the caller keeps and may change between pictures (raising
+ * weights->version).
  *
  * @param[in]  model, weights  borrowed
  * @param[out] out             new; cod_upscaler_destroy()
@@ -75,11 +78,14 @@ COD_MUST_CHECK cod_status cod_upscaler_calibrate(cod_upscaler *upscaler, const c
 void cod_upscaler_uncalibrate(cod_upscaler *upscaler);
 /** The ranges, as a model file's metadata keeps them. @param[out] text  new; free() */
 COD_MUST_CHECK cod_status cod_upscaler_format_int8(const cod_upscaler *upscaler, char **text);
-/** Low-resolution pixels that an output pixel's value depends on, to each side; -1 when it is all of them (no tiles then). */
+/**
+ * Low-resolution pixels that an output pixel's value depends on, to each side; -1 if it depends on all pixels (tiles
+ * are then impossible).
+ */
 int64_t cod_upscaler_halo(const cod_upscaler *upscaler);
 /** Bytes held for computing since the last picture: arena, weights, staging; not the pictures themselves. */
 size_t cod_upscaler_bytes(const cod_upscaler *upscaler);
-/** Bands or tiles that a picture of this size takes; of bands known since the last picture. */
+/** Number of bands or tiles for a picture of this size; the number of bands is known only after a picture has run. */
 size_t cod_upscaler_parts(const cod_upscaler *upscaler, int64_t width, int64_t height);
 /** The same for people: "whole", "42 bands", "6 tiles, halo 41". */
 void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, int64_t height, char text[64]);

@@ -27,7 +27,7 @@ typedef struct cod_file_writer cod_file_writer;
 
 /** @param[out] writer  new; end it with cod_file_writer_commit() or cod_file_writer_abort() */
 COD_MUST_CHECK cod_status cod_file_writer_create(const char *path, cod_file_writer **writer);
-/** Appends; small pieces are gathered. After a failure only cod_file_writer_abort() is left. */
+/** Appends; small pieces are collected. After a failure only cod_file_writer_abort() may be called. */
 COD_MUST_CHECK cod_status cod_file_writer_write(cod_file_writer *writer, const void *data, size_t bytes);
 /** Bytes written so far. */
 size_t cod_file_writer_bytes(const cod_file_writer *writer);
@@ -40,25 +40,28 @@ void cod_file_writer_abort(cod_file_writer *writer);
 /** A log to which whole lines are appended; each line reaches the system at once. For one thread at a time. */
 typedef struct cod_file_log cod_file_log;
 
-/** Opens or creates; a last line that a crash tore is cut off. @param[out] log  new; cod_file_log_close() */
+/**
+ * Opens or creates a log. If a crash left an incomplete last line, it is cut off. @param[out] log new;
+ * cod_file_log_close()
+ */
 COD_MUST_CHECK cod_status cod_file_log_open(const char *path, cod_file_log **log);
 /** Appends `line` and a newline, wholly or, when it fails, not at all. */
 COD_MUST_CHECK cod_status cod_file_log_line(cod_file_log *log, const char *line);
 /** NULL is fine. */
 void cod_file_log_close(cod_file_log *log);
 
-/** A claim on a file by this process, dropped by the system when it dies; for one run a folder. */
+/** A lock on a file by this process, which the system releases when the process dies. It keeps a folder to one run. */
 typedef struct cod_file_lock cod_file_lock;
 
 /** @return COD_ERR_IO, naming the holder, when another process has it. @param[out] lock  new; cod_file_lock_release()
  */
 COD_MUST_CHECK cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock);
-/** The same, beside others who share it; only one who wants it alone is in the way, and kept out. */
+/** Locks the file together with others that share it. It excludes only a process that wants the file alone. */
 COD_MUST_CHECK cod_status cod_file_lock_share(const char *path, cod_file_lock **lock);
 /** NULL is fine; the file stays. */
 void cod_file_lock_release(cod_file_lock *lock);
 
-/** Creates a folder and those above it, which last through a power cut then; one that exists is fine. */
+/** Creates a folder and its parents, so that they survive a power cut. An existing folder is fine. */
 COD_MUST_CHECK cod_status cod_folder_create(const char *path);
 /** The same for the folder that a file or folder is to lie in. */
 COD_MUST_CHECK cod_status cod_folder_create_above(const char *path);

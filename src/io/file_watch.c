@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Calls inside calls that are told apart. */
+/** Largest depth of nested calls that are noted. */
 enum { DEPTH = 4 };
 
 struct cod_file_watch {
@@ -45,7 +45,7 @@ void cod_io_call_end(const char *const *verb)
         return;
     pthread_mutex_lock(&watch->mutex);
     watch->depth--;
-    if (watch->depth > 0 && watch->depth <= DEPTH) { /* the call around it goes on from here */
+    if (watch->depth > 0 && watch->depth <= DEPTH) { /* the enclosing call continues from here */
         watch->calls[watch->depth - 1].number = ++watch->begun;
         watch->calls[watch->depth - 1].since_s = cod_clock_s();
     }

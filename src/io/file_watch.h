@@ -1,9 +1,10 @@
 /**
  * @file
- * Shows one thread which file another thread waits for.
+ * Lets one thread see which file operation another thread is waiting for.
  *
- * On storage that hangs, such as a network mount whose server is away, calls of the system do not return and cannot be cancelled.
- * A thread that begins a watch has each call that it makes through this module noted; another thread reads how long it has taken.
+ * On storage that hangs, such as a network mount whose server is away, calls of the system do not return and cannot be
+ * cancelled. When a thread has started a watch, each system call that it makes through this module is noted, and
+ * another thread can read how long the call has taken.
  */
 #ifndef COD_IO_FILE_WATCH_H
 #define COD_IO_FILE_WATCH_H
@@ -24,9 +25,14 @@ typedef struct cod_file_wait {
     char path[PATH_MAX];
 } cod_file_wait;
 
-/** From here on the calling thread's file operations are noted; it has no other watch. @param[out] watch  new; cod_file_watch_end() */
+/**
+ * Starts to note the calling thread's file operations. A thread may have one watch. @param[out] watch new;
+ * cod_file_watch_end()
+ */
 COD_MUST_CHECK cod_status cod_file_watch_begin(cod_file_watch **watch);
-/** Called by the thread that began it, when nobody reads it any more; NULL does nothing. */
+/**
+ * Ends a watch. To be called by the thread that began it, when no other thread reads it any more; NULL does nothing.
+ */
 void cod_file_watch_end(cod_file_watch *watch);
 
 /** Any thread. @return whether the watched thread is in a call of the system. @param[out] wait  which; set where there is one */

@@ -13,13 +13,13 @@
 /** Fails with COD_ERR_IO, the path and the system's reason: cod_fail_system("write", path). */
 #define cod_fail_system(action, path) cod_fail(COD_ERR_IO, "cannot %s '%s': %s", (action), (path), strerror(errno))
 
-/** Of COD_IO_CALL. @return `verb` */
+/** For COD_IO_CALL only. @return `verb` */
 const char *cod_io_call_begin(const char *verb, const char *path);
 void cod_io_call_end(const char *const *verb);
 
 /**
- * Where the thread is watched (file_watch.h), notes that from here to the end of the block it does `verb` to the file at `path`, such
- * as "flush"; blocks inside it may note their own.
+ * If the thread is watched (file_watch.h), notes that from here to the end of the block it does `verb`, such as
+ * "flush", to the file at `path`. Inner blocks may note other calls.
  */
 #define COD_IO_CALL(verb, path)                                                                                        \
     __attribute__((cleanup(cod_io_call_end))) const char *const noted_call = cod_io_call_begin(verb, path)
@@ -52,8 +52,8 @@ COD_MUST_CHECK cod_status cod_io_writer_create(int folder, const char *path, con
 int cod_io_open_above(const char *path);
 
 /**
- * Makes the names in an open folder last through a power cut. File systems that cannot do that, and folders that may not be read,
- * are taken as they are.
+ * Flushes the names in an open folder, so that they survive a power cut. File systems that cannot do that, and folders
+ * that may not be read, are left as they are.
  * @param path  of what was made there, for messages
  */
 COD_MUST_CHECK cod_status cod_io_flush_folder(int folder, const char *path);

@@ -53,7 +53,7 @@ static void put_quoted(cod_json *json, const char *text)
     put(json, "\"", 1);
 }
 
-/** What stands before a value: comma, line, key. */
+/** Writes the text before a value: comma, line break, key. */
 static void lead(cod_json *json, const char *key)
 {
     const bool object = json->depth > 0 && json->closers[json->depth - 1] == '}';

@@ -25,7 +25,7 @@ typedef struct cod_json {
     char *text;
     size_t length, capacity;
     int depth;
-    bool separate; /**< a value stands before, on the same level */
+    bool separate; /**< a value precedes on the same level */
     char closers[64];
     cod_status status;
 } cod_json;

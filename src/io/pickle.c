@@ -316,7 +316,7 @@ static cod_status push_storage(machine *m)
     return COD_OK;
 }
 
-/** What calling a class with a tuple of arguments gives. */
+/** Pushes the result of calling a class with a tuple of arguments. */
 static cod_status reduce(machine *m)
 {
     pickle_value *arguments = NULL, *class = NULL, *value = NULL;

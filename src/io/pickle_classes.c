@@ -1,4 +1,4 @@
-/* The classes that PyTorch builds a dictionary of weights from, and what calling them gives. */
+/* The classes that PyTorch uses for a dictionary of weights, and the values that calling them gives. */
 #include "pickle_internal.h"
 
 #include <string.h>

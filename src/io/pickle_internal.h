@@ -1,8 +1,9 @@
 /**
  * @file
- * Python's pickle format (docs.python.org/3/library/pickletools.html), as far as weights need it. Nothing is executed: the machine
- * builds texts, numbers, lists and dictionaries, and of classes it knows those that PyTorch builds a dictionary of weights from. Any
- * other class is refused by its name, and any other instruction by its number.
+ * Python's pickle format (docs.python.org/3/library/pickletools.html), as far as weights need it. Nothing is executed:
+ * the reader builds texts, numbers, lists and dictionaries, and knows only the classes that PyTorch uses for a
+ * dictionary of weights. A file with any other class or instruction is refused, with the class's name or the
+ * instruction's number.
  */
 #ifndef COD_IO_PICKLE_INTERNAL_H
 #define COD_IO_PICKLE_INTERNAL_H
@@ -11,7 +12,7 @@
 #include "io/safetensors.h"
 
 typedef enum pickle_kind {
-    PICKLE_NOTHING, /**< None, and what is of no use here, such as a device */
+    PICKLE_NOTHING, /**< None, and values that are ignored here, such as a device */
     PICKLE_INTEGER, /**< also True and False */
     PICKLE_REAL,
     PICKLE_TEXT,
@@ -25,12 +26,12 @@ typedef enum pickle_kind {
 
 typedef struct pickle_value pickle_value;
 
-/** Numbers that lie in another part of the file. */
+/** Values of a tensor, stored in another part of the file. */
 typedef struct pickle_storage {
     const char *key; /**< the part's name */
     cod_st_dtype dtype;
     int64_t count;
-    const struct pickle_storage *next; /**< the one that was named before it; NULL = it is the first */
+    const struct pickle_storage *next; /**< the storage named before it; NULL = this is the first */
 } pickle_storage;
 
 typedef struct pickle_tensor {
@@ -42,7 +43,7 @@ typedef struct pickle_tensor {
 
 struct pickle_value {
     pickle_kind kind;
-    bool visited; /**< for whoever walks through values, which may hold each other in circles */
+    bool visited; /**< for functions that walk through values, which may contain each other in cycles */
     union {
         int64_t integer;
         double real;
@@ -63,7 +64,7 @@ struct pickle_value {
  * @param arena          keeps all values
  * @param[out] used      bytes up to its end; another may follow
  * @param[out] result    what it holds
- * @param[out] storages  all that it names, each as often as it names it; may be NULL
+ * @param[out] storages  all storages that it names, each as often as it is named; may be NULL
  * @return COD_ERR_FORMAT when it is damaged; COD_ERR_UNSUPPORTED, with the name, where it wants a class or an instruction that is not known
  */
 COD_MUST_CHECK cod_status cod_pickle_read(cod_arena *arena, const unsigned char *data, size_t bytes, size_t *used,
@@ -76,7 +77,10 @@ COD_MUST_CHECK cod_status cod_pickle_class(const char *module, const char *name,
 COD_MUST_CHECK cod_status cod_pickle_storage(cod_arena *arena, const pickle_value *id, const pickle_storage *before,
                                              const pickle_storage **storage);
 
-/** Calls a class with a tuple of arguments. A tensor is one that lies within its storage and is not larger than that. */
+/**
+ * Builds a value as if a class were called with a tuple of arguments. A tensor must lie within its storage and must not
+ * be larger than it.
+ */
 COD_MUST_CHECK cod_status cod_pickle_call(cod_arena *arena, const struct pickle_class *class,
                                           const pickle_value *arguments, pickle_value *result);
 

@@ -34,7 +34,7 @@ static cod_status check_names(const cod_st_tensor *tensors, size_t count)
     return status;
 }
 
-/** Writes the entry of one tensor, whose data starts at *offset, and moves *offset behind it. */
+/** Writes the entry of one tensor, whose data starts at *offset, and moves *offset to its end. */
 static cod_status describe(cod_json *json, const cod_st_tensor *tensor, size_t *offset)
 {
     size_t bytes = 0;

@@ -1,6 +1,6 @@
 /**
  * @file
- * Files of the source tree that this program was built in, or of the folders that it was installed in.
+ * Finds files of the source tree in which this program was built, or of the folders in which it was installed.
  */
 #ifndef COD_IO_SCRIPT_H
 #define COD_IO_SCRIPT_H

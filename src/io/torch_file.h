@@ -1,8 +1,9 @@
 /**
  * @file
- * Files of torch.save(): a dictionary of tensors, or dictionaries within one, in a ZIP archive (PyTorch 1.6 and later) or in the form
- * before that. Read alone, without Python: of the pickle in them only numbers, texts, lists, dictionaries and tensors are built, any
- * other class is refused by its name, and nothing is executed.
+ * Files of torch.save(): a dictionary of tensors, or dictionaries within one, in a ZIP archive (PyTorch 1.6 and later)
+ * or in the older format. They are only read, without Python: of the pickle in them only numbers, texts, lists,
+ * dictionaries and tensors are built. A file with any other class is refused, with the class's name, and nothing is
+ * executed.
  */
 #ifndef COD_IO_TORCH_FILE_H
 #define COD_IO_TORCH_FILE_H

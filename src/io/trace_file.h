@@ -26,8 +26,10 @@ COD_MUST_CHECK cod_status cod_trace_file_open(const char *path, int rank, const 
 /** The sink: cod_trace_set_sink(cod_trace_file_sink, trace). From any thread; each thread is a track of its own. */
 void cod_trace_file_sink(void *trace, const cod_trace_event *event);
 
-/** Ends the file, to be called when it is no sink any more; the trace is taken. Reports what failed since it was
- * opened; NULL is fine. */
+/**
+ * Ends the file and takes the trace. Call it when the trace is no longer the sink. Returns the first failure since the
+ * file was opened; NULL is fine.
+ */
 COD_MUST_CHECK cod_status cod_trace_file_close(cod_trace_file *trace);
 
 #endif

@@ -1,10 +1,11 @@
 /**
  * @file
- * A folder into which others may write, too: nothing that they put there makes a call block, or reach what lies outside of it.
+ * A folder into which others may also write. Nothing that they put there makes a call block or lets it reach files
+ * outside the folder.
  *
- * The folder is used through its descriptor. Below its root no symbolic link is followed, and only regular files are read and
- * replaced, so that a link, a FIFO or a device in a file's place is refused by name. What the storage itself delays, such as a network
- * file system whose server is away, delays these calls.
+ * The folder is used through its descriptor. Below its root no symbolic link is followed, and only regular files are
+ * read and replaced; a link, a FIFO or a device in a file's place is refused, with its name. Slow storage, such as a
+ * network file system whose server is away, still delays these calls.
  */
 #ifndef COD_IO_UNTRUSTED_FOLDER_H
 #define COD_IO_UNTRUSTED_FOLDER_H
@@ -13,10 +14,10 @@
 
 typedef struct cod_untrusted_folder cod_untrusted_folder;
 
-/** What happens where the folders below its root are absent. */
+/** What to do if folders below the root are absent. */
 typedef enum cod_untrusted_absence {
-    COD_UNTRUSTED_CREATE, /**< creates the root and them, the new ones for this user alone (mode 0700) */
-    COD_UNTRUSTED_NONE    /**< succeeds, without a folder */
+    COD_UNTRUSTED_CREATE, /**< create them and the root; new folders are for this user alone (mode 0700) */
+    COD_UNTRUSTED_NONE    /**< succeed without a folder */
 } cod_untrusted_absence;
 
 /**

@@ -30,7 +30,7 @@ struct cod_zip {
     size_t count;
 };
 
-/** Where the list of entries lies. */
+/** Position of the list of entries. */
 typedef struct directory {
     uint64_t offset, bytes, count;
 } directory;
@@ -117,7 +117,7 @@ static cod_status read_large(const unsigned char *extra, size_t extra_bytes, uin
     return COD_OK;
 }
 
-/** Reads the entry at *at of the list, and moves on behind it. */
+/** Reads the entry at *at of the list, and moves *at to its end. */
 static cod_status read_entry(cod_zip *zip, const directory *list, size_t *at, cod_zip_entry *entry)
 {
     enum { ENCRYPTED = 1 };

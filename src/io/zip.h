@@ -1,7 +1,7 @@
 /**
  * @file
- * ZIP archives whose entries are stored, not compressed, as numpy.savez() and torch.save() write them (PKWARE's APPNOTE 6.3, with
- * ZIP64). Read alone.
+ * ZIP archives whose entries are stored, not compressed, as numpy.savez() and torch.save() write them (PKWARE's APPNOTE
+ * 6.3, with ZIP64). Archives are only read.
  */
 #ifndef COD_IO_ZIP_H
 #define COD_IO_ZIP_H
@@ -38,7 +38,7 @@ const cod_zip_entry *cod_zip_at(const cod_zip *zip, size_t index);
 /** NULL = no such entry. */
 const cod_zip_entry *cod_zip_find(const cod_zip *zip, const char *name);
 
-/** Whether an entry's bytes are those of its CRC-32. @return COD_ERR_FORMAT, with the entry's name */
+/** Checks an entry's bytes against its CRC-32. @return COD_ERR_FORMAT, with the entry's name */
 COD_MUST_CHECK cod_status cod_zip_check(const cod_zip_entry *entry);
 
 #endif

@@ -1,6 +1,6 @@
 /**
  * @file
- * Compilation: graph + shapes + device -> named programs that share one arena and only need to be run.
+ * Compilation: turns a graph, shapes and a device into named programs, which share one arena and are ready to run.
  *
  * A program computes the given outputs and losses and, when it trains a parameter set, the gradients of the weighted
  * sum of its losses with respect to that set. Passes: liveness of nodes, fusion of nodes, lowering, autodiff, fusion of
@@ -21,7 +21,7 @@ enum {
     COD_PROGRAM_MAX_SPANS = 4
 };
 
-/** The nodes on all ways from one value to another; inputs of the graph end a way, too. `to` 0 = none. */
+/** The nodes on all paths from one value to another; a path also ends at an input of the graph. `to` 0 = none. */
 typedef struct cod_span {
     cod_value from, to;
 } cod_span;
@@ -29,43 +29,44 @@ typedef struct cod_span {
 typedef struct cod_program_spec {
     const char *name;
     /**
-     * Parameter set; NULL: no gradients. All other sets are frozen: no gradients are computed of their parameters, but flow through
-     * them, and their statistics never move.
+     * Parameter set to train; NULL: no gradients. All other sets are frozen: gradients flow through them, but none are
+     * computed for their parameters, and their statistics do not move.
      */
     const char *trains;
     /**
-     * Sets that normalise by the batch's statistics, beside the trained one, which always does and also moves its running ones; all
-     * others use running statistics, folded into the convolution before them.
+     * Further sets that normalise by the batch's statistics. The trained set always does, and also moves its running
+     * statistics. All other sets use running statistics, folded into the convolution before them.
      */
     cod_sets batch_statistics;
     bool accumulate; /**< adds to the gradients instead of overwriting them: later micro-batches */
     cod_value losses[COD_PROGRAM_MAX_LOSSES];
     cod_value outputs
-        [COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until a program that has them too runs again */
+        [COD_PROGRAM_MAX_OUTPUTS]; /**< values readable after a run, until a program with the same outputs runs again */
     /**
-     * Outputs of other programs of the executable, read where they lie instead of being computed anew: the last of these to run
-     * must have run on the same inputs. No gradient flows to what they were computed from.
+     * Outputs of other programs of the executable, which this program reads instead of computing them. The last of
+     * these programs to run must have had the same inputs. No gradient flows through these outputs.
      */
     cod_value given[COD_PROGRAM_MAX_GIVEN];
     /**
-     * What this program computes of these spans, of which it needs all, stays for programs that resume them, with what their backward
-     * passes need; it moves the running statistics there, whatever it trains.
+     * Spans whose results stay for programs that resume them, with the values that their backward passes need. This
+     * program must need all nodes of the spans. It moves the running statistics in them, whatever it trains.
      */
     cod_span keeps[COD_PROGRAM_MAX_SPANS];
     /**
-     * Spans that other programs keep: their forward pass is not run again, and their running statistics are not moved again. The last
-     * program to run that keeps them must have run on the same inputs and weights. Where the backend fuses ops, which does not go with
-     * keeping, they are computed again all the same. Not with spectral normalisation, whose trained states move before a pass.
+     * Spans that other programs keep: their forward pass does not run again, and their running statistics do not move
+     * again. The last program to run that keeps them must have had the same inputs and weights. If the backend fuses
+     * ops, which excludes keeping, the spans are computed again. Not allowed with spectral normalisation, whose trained
+     * states move before a pass.
      */
     cod_span resumes[COD_PROGRAM_MAX_SPANS];
-    const char *awaited; /**< an input that cod_program_await() may be called for; NULL = none */
+    const char *awaited; /**< input for which cod_program_await() may be called; NULL = none */
     /**
-     * Computes in floats what other programs compute on 8-bit integers, and gives these, for their later runs, the ranges of what its own
-     * convolutions met, on the device. Not for training, nor in bands.
+     * Computes in floats what other programs compute on 8-bit integers, and gives them, on the device, the ranges of
+     * its convolutions' inputs for their later runs. Not for training, nor in bands.
      */
     bool observes;
     cod_stage
-        stage; /**< only what these nodes do of it, by cod_program_run_forward() and _backward(); all zero = all of it */
+        stage; /**< the program runs only these nodes, by cod_program_run_forward() and _backward(); all zero = all nodes */
 } cod_program_spec;
 
 typedef struct cod_input_shape {
@@ -73,10 +74,11 @@ typedef struct cod_input_shape {
     cod_shape shape; /**< C is the graph's */
 } cod_input_shape;
 
-/** Device memory that programs need beside weights and what plans keep for themselves; bytes. */
+/** Bytes of device memory that programs need, without weights and memory that plans keep for themselves. */
 typedef struct cod_compile_memory {
-    size_t arena; /**< activations and their gradients: of the program that needs most, as all programs share it */
-    size_t io;    /**< inputs, outputs, losses and folded weights */
+    size_t
+        arena; /**< activations and their gradients, of the program that needs most, because all programs share the arena */
+    size_t io; /**< inputs, outputs, losses and folded weights */
 } cod_compile_memory;
 
 typedef struct cod_compile_options {
@@ -85,30 +87,37 @@ typedef struct cod_compile_options {
     size_t input_count;
     size_t bucket_bytes; /**< gradients are signalled in ranges of about this size; 0 = one bucket */
     bool deterministic;
-    bool no_fusion; /**< for checks: every node is an op of its own, and every op a plan */
+    bool no_fusion; /**< for checks: every node becomes one op, and every op one plan */
     /**
-     * In how many slices of the batch, at most, a training program runs what lies behind its last normalisation by the batch's
-     * statistics, if the backend fuses ops; see slices.c. 0 = up to 4, where the slices' tensors stay large.
+     * Largest number of slices of the batch in which a training program runs the part after its last normalisation by
+     * the batch's statistics, if the backend fuses ops; see slices.c. 0 = up to 4, if the slices' tensors stay large.
      */
     int64_t slices;
-    /** Bytes that weight gradients may keep to become one plan, if the backend fuses ops; see sink.c. 0 = 80 MiB. */
-    size_t gradient_bytes;
-    /** Training programs make values of cheap ops again in their backward pass where that lowers their memory; see recompute.c. */
-    bool recompute;
-    cod_scalars *scalars; /**< where the graph's scalars are kept, borrowed; NULL = some of its own */
     /**
-     * Where all programs, and what prepares them, are queued, borrowed; NULL = the device's default queue. Whoever gives one orders
-     * its work with what writes weights and inputs, and reads outputs, by events.
+     * Bytes that may be kept so that weight gradients can become one plan, if the backend fuses ops; see sink.c. 0 = 80
+     * MiB.
+     */
+    size_t gradient_bytes;
+    /**
+     * Training programs compute values of cheap ops again in the backward pass, if that lowers their memory; see
+     * recompute.c.
+     */
+    bool recompute;
+    cod_scalars *scalars; /**< memory of the graph's scalars, borrowed; NULL = the executable makes its own */
+    /**
+     * Queue of all programs and their preparation, borrowed; NULL = the device's default queue. A caller that gives a
+     * queue must order it, by events, with work that writes weights and inputs or reads outputs.
      */
     cod_queue *queue;
-    bool bands; /**< the input is a band of a picture, and programs are for cod_program_run_band() */
+    bool bands; /**< the input is a band of a picture, and programs run by cod_program_run_band() */
     /**
-     * [node count], borrowed during cod_compile(); NULL = none. Where a CONV2D's is > 0, programs that use running statistics compute
-     * it on 8-bit integers that stand for its input from -range to range. Nodes that share weights share a range.
+     * [node count] ranges, borrowed during cod_compile(); NULL = none. If a CONV2D's range is > 0, programs that use
+     * running statistics compute it on 8-bit integers, which stand for inputs from -range to range. Nodes that share
+     * weights share a range.
      */
     const float *int8_ranges;
     cod_compile_memory
-        *memory; /**< filled before the memory is asked for, so also where there is not enough; NULL = not wanted */
+        *memory; /**< filled before the memory is allocated, and therefore also if there is not enough; may be NULL */
 } cod_compile_options;
 
 typedef struct cod_executable cod_executable;
@@ -121,9 +130,9 @@ void cod_executable_destroy(cod_executable *executable);
 
 /** The program of this name; NULL when there is none. */
 cod_program *cod_executable_program(cod_executable *executable, const char *name);
-/** Where an input lies, for uploads and for writing through the host; view.buffer is NULL for an unknown name. */
+/** View of an input, for uploads and for writing by the host; view.buffer is NULL for an unknown name. */
 cod_view cod_executable_input(cod_executable *executable, const char *name);
-/** Where an output of any program lies. */
+/** View of an output of any program. */
 cod_view cod_executable_output(cod_executable *executable, cod_value value);
 /** Bytes of the arena and of inputs, outputs and folded weights. */
 size_t cod_executable_bytes(const cod_executable *executable);
@@ -131,29 +140,30 @@ size_t cod_executable_bytes(const cod_executable *executable);
 /** A value that passes from one stage to the next, and its gradient back. */
 typedef struct cod_passing {
     cod_value value;
-    cod_view values;   /**< in the type that the whole program has it in */
-    cod_view gradient; /**< buffer NULL: nothing before the cut is trained by it */
+    cod_view values;   /**< in the type that the whole program uses for it */
+    cod_view gradient; /**< buffer NULL: nothing before the cut is trained through it */
 } cod_passing;
 
-/** Sets a named scalar (a loss weight); acts on programs run later. */
+/** Sets a named scalar (a loss weight) for programs that run later. */
 COD_MUST_CHECK cod_status cod_executable_set_scalar(cod_executable *executable, const char *name, float value);
 /**
- * Gives convolutions on 8-bit integers other ranges, [node count], for programs run later: as if compiled with them, but no
- * plan, buffer or recording is made. An upload, so not for steps: programs that observe set ranges there.
+ * Sets new ranges, [node count], of convolutions on 8-bit integers for programs that run later, as if compiled with
+ * them, but without making plans, buffers or recordings. This uploads, so it is not for use in steps, where programs
+ * that observe set the ranges.
  *
- * @return COD_ERR_ARGUMENT, and nothing is done, where other nodes have ranges > 0 than cod_compile() was given
+ * @return COD_ERR_ARGUMENT, and no range is set, if other nodes have ranges > 0 than in cod_compile()
  */
 COD_MUST_CHECK cod_status cod_executable_set_int8_ranges(cod_executable *executable, const float *ranges);
-/** Where these ranges lie, f32 {1,1,1,ranges}, for those who copy them to the host; view.buffer is NULL where there are none. */
+/** View of these ranges, f32 {1,1,1,ranges}, for copying them to the host; view.buffer is NULL if there are none. */
 cod_view cod_executable_int8_view(const cod_executable *executable);
-/** Such a copy as a table. @param[out] ranges  [node count]; 0 = not on integers */
+/** Converts such a copy to a table. @param[out] ranges [node count]; 0 = not on integers */
 void cod_executable_int8_table(const cod_executable *executable, const float *copied, float *ranges);
 /** Reads a loss's unweighted value of the last program run that computed it; waits for that run. See nn/readback.h for steps. */
 COD_MUST_CHECK cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out);
-/** Where a loss's unweighted value lies: f32 {1}, f64 in f64 programs; view.buffer is NULL where it is no loss. */
+/** View of a loss's unweighted value: f32 {1}, or f64 in f64 programs; view.buffer is NULL if the value is no loss. */
 cod_view cod_executable_loss_view(const cod_executable *executable, cod_value loss);
 
-/** A range of the flat gradient buffer that is complete when its signal comes; elements. */
+/** A range of the flat gradient buffer, in elements, that is complete when it is signalled. */
 typedef struct cod_bucket {
     size_t first, count;
 } cod_bucket;
@@ -162,23 +172,24 @@ size_t cod_program_bucket_count(const cod_program *program);
 cod_bucket cod_program_bucket(const cod_program *program, size_t index);
 
 /**
- * Called during a run when all work that bucket `index` takes is queued; a failure ends the run.
+ * Called during a run when all work for bucket `index` is queued; a failure ends the run.
  *
- * @param complete  reached when the bucket is complete; borrowed, recorded again by the program's next run. NULL = it is
+ * @param complete  event that is reached when the bucket is complete; borrowed until the program's next run, which
+ *                  records it again. NULL = the bucket is complete
  */
 typedef cod_status (*cod_bucket_ready)(void *context, size_t index, cod_event *complete);
 
 /**
- * Queues a program; before it what prepares weights of sets that have changed (packing, folding, spectral
- * normalisation), and the scalars that were set. Where the backend records, instructions between which the host has
- * nothing to do are recorded together in the first run, and replayed later: all of a program where no bucket is
+ * Queues a program. Before it, queues the preparation of weights of sets that have changed (packing, folding, spectral
+ * normalisation), and the scalars that were set. If the backend records, instructions between which the host has
+ * nothing to do are recorded together in the first run and replayed later; this is the whole program if no bucket is
  * signalled and no event awaited.
  *
  * @param ready  may be NULL
  */
 COD_MUST_CHECK cod_status cod_program_run(cod_program *program, cod_bucket_ready ready, void *context);
 
-/** Segments of programs that were recorded. */
+/** Recorded segments of programs. */
 typedef struct cod_recordings {
     struct cod_recorded *list;
     size_t count;
@@ -186,75 +197,77 @@ typedef struct cod_recordings {
 
 void cod_recordings_clear(const cod_backend *backend, cod_recordings *recordings);
 
-/** Work that follows each run of a program, such as an update, and is recorded with the last of its instructions. */
+/** Work that follows each run of a program, such as an update, and is recorded together with its last instructions. */
 typedef struct cod_sequel {
     cod_queue_work work;
     void *context;
     cod_recordings
-        recordings; /**< zeroed before; cod_recordings_clear() ends them, before the program and what `work` uses */
+        recordings; /**< zeroed at first; end them with cod_recordings_clear() before the program and the objects that `work` uses */
 } cod_sequel;
 
-/** As cod_program_run() with nobody who hears of buckets; then the sequel's work is queued, where the program is. */
+/** Runs a program as cod_program_run() without bucket signals, and then queues the sequel's work in the same queue. */
 COD_MUST_CHECK cod_status cod_program_run_followed(cod_program *program, cod_sequel *sequel);
 
 /**
- * The program's next run waits, on the device, for an event that is recorded behind what writes its awaited input: just before the
- * first instruction that reads that, so that all earlier ones are done meanwhile.
+ * Makes the program's next run wait, on the device, for an event that is recorded after the work that writes its
+ * awaited input. The run waits just before the first instruction that reads the input, so that all earlier instructions
+ * run meanwhile.
  *
- * @param event  borrowed until that run is queued; NULL is reached
+ * @param event  borrowed until that run is queued; NULL = do not wait
  */
 void cod_program_await(cod_program *program, cod_event *event);
 
 /**
- * What the program of a stage takes from the stage before (values to be written before its forward pass, gradients to be read
- * after its backward pass), and hands on to the next (the other way round); by value, as the neighbour has them. What only
- * passes through is in both, at one place.
+ * The values that a stage's program takes from the stage before (values to be written before its forward pass,
+ * gradients to be read after its backward pass), and those that it passes to the next stage (the other way round); in
+ * the order of values, as in the neighbour. A value that only passes through is in both lists, in the same memory.
  */
 const cod_passing *cod_program_taken(const cod_program *program, size_t *count);
 const cod_passing *cod_program_handed(const cod_program *program, size_t *count);
 
 /**
- * Runs the forward pass of a training program alone. The backward pass needs what it leaves behind: no other program of the
+ * Runs only the forward pass of a training program. The backward pass needs its results, so no other program of the
  * executable may run in between. Losses are known after the backward pass.
  */
 COD_MUST_CHECK cod_status cod_program_run_forward(cod_program *program);
 COD_MUST_CHECK cod_status cod_program_run_backward(cod_program *program, cod_bucket_ready ready, void *context);
 
-/** Rows of a banded program's first output that it is behind its input. */
+/** Number of rows by which a banded program's first output lags behind its input. */
 int64_t cod_program_delay(const cod_program *program);
 
 /**
- * Runs one step of a banded program: step 0 begins a picture, and steps follow until as many rows of the output have come as the picture has.
+ * Runs one step of a banded program: step 0 begins a picture, and steps follow until all rows of the picture have been
+ * output.
  *
- * Before it the input's view is filled with the next rows of the picture, B in all; below the picture's last row, that row again.
- * Afterwards the output's view holds the rows kR - delay … (k + 1)R - delay, R of them, of the whole picture's output; those
- * outside of it are of no use.
+ * Before the step, fill the input's view with the next B rows of the picture; below the picture's last row, repeat that
+ * row. After step k, the output's view holds R rows, kR - delay … (k + 1)R - delay, of the whole picture's output.
+ * Ignore rows outside the picture.
  *
  * @param height  of the picture, rows: a multiple of the factors of all pixel unshuffles
- * @return COD_ERR_ARGUMENT when it is none
+ * @return COD_ERR_ARGUMENT if it is not a multiple
  */
 COD_MUST_CHECK cod_status cod_program_run_band(cod_program *program, int64_t step, int64_t height);
 
-/** Folds and packs the weights where they changed since the last run, as running does by itself. */
+/** Folds and packs weights that have changed since the last run. Running a program does this, too. */
 COD_MUST_CHECK cod_status cod_program_prepare(cod_program *program);
 /**
- * Ops of a program in order, for benches: name, kind and views; false past the last. Ops that run as one plan are one
- * here: it has the kind and the views of its convolution and a name that says what else it does.
+ * Ops of a program in order, for benches: name, kind and views; false past the last. Ops that run as one plan count as
+ * one, with the kind and the views of the convolution and a name that lists the other ops.
  */
 bool cod_program_op(const cod_program *program, size_t index, cod_op *out);
 /** Where the program is queued: cod_compile_options.queue. */
 cod_queue *cod_program_queue(const cod_program *program);
 /** The node of the graph that an op is for. */
 size_t cod_program_op_node(const cod_program *program, size_t index);
-/** How many ops are one plan there; 1 = it is itself alone. */
+/** Number of ops in the plan at `index`; 1 = a single op. */
 size_t cod_program_op_parts(const cod_program *program, size_t index);
-/** One of them, in the order in which they take effect. @return the node of the graph that it is for */
+/** One of these ops, in the order in which they take effect. @return the graph node of the op */
 size_t cod_program_op_part(const cod_program *program, size_t index, size_t part, cod_op *out);
 /** cod_op_flops() of all of them. */
 double cod_program_op_flops(const cod_program *program, size_t index);
 /**
- * Bytes that the plan reads and writes at least: each tensor of its ops once each way, but those that one of the ops
- * makes are not read again.
+ * Least number of bytes that the plan reads and writes: each tensor of its ops once for reading and once for writing;
+ * tensors that one of its ops computes are not read again.
  */
 double cod_program_op_bytes(const cod_program *program, size_t index);
 /** Runs one op alone. */

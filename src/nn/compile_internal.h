@@ -1,53 +1,55 @@
 /**
  * @file
- * What compiling makes and running uses.
+ * Data that compilation makes and runs use.
  */
 #ifndef COD_NN_COMPILE_INTERNAL_H
 #define COD_NN_COMPILE_INTERNAL_H
 
 #include "nn/ir_internal.h"
 
-/** Instructions within which the host never has anything to do. */
+/** A run of instructions during which the host has nothing to do. */
 typedef struct segment {
     size_t first, end;   /**< instructions */
-    int bucket;          /**< that may be signalled after them, or -1 */
-    bool awaits;         /**< begins with the first instruction that reads the awaited input */
-    cod_event *complete; /**< of the bucket; NULL where the backend has no events */
+    int bucket;          /**< bucket that may be signalled after them, or -1 */
+    bool awaits;         /**< it begins with the first instruction that reads the awaited input */
+    cod_event *complete; /**< event of the bucket; NULL if the backend has no events */
 } segment;
 
 /** Segments that ran without interruption, recorded. */
 struct cod_recorded {
     const cod_program *program;
     size_t first, end;        /**< segments */
-    cod_sets changed[2];      /**< sets: what depends on their values and states is prepared before them */
-    cod_recording *recording; /**< NULL = not yet, or the backend makes none */
+    cod_sets changed[2];      /**< sets whose values and states have changed: their preparation is recorded first */
+    cod_recording *recording; /**< NULL = not recorded yet, or the backend does not record */
 };
 
 struct cod_program {
     const char *name;
     cod_executable *executable;
     ir_program ir;
-    cod_op *ops;      /**< [instr] */
-    cod_plan **plans; /**< [instr] of the first instruction of a fused group, for all of it; NULL = another's does it */
-    cod_plan **stale; /**< [instr] room for the plans that are to be prepared */
-    const char **names; /**< [instr] of what the plan does, for traces and benches */
-    size_t *entries;    /**< [entry_count] instructions that have a plan */
+    cod_op *ops; /**< [instr] */
+    cod_plan **
+        plans; /**< [instr] the plan of a fused group is at its first instruction; NULL = another instruction's plan includes this one */
+    cod_plan **stale;   /**< [instr] room for a list of plans to prepare */
+    const char **names; /**< [instr] description of the plan, for traces and benches */
+    size_t *entries;    /**< [entry_count] indices of instructions that have a plan */
     size_t entry_count;
     segment *segments;
     size_t segment_count;
     cod_recordings recordings;
     size_t awaited_by;  /**< the first instruction that reads the awaited input; SIZE_MAX = none */
-    cod_event *awaited; /**< of the next run; NULL = none */
+    cod_event *awaited; /**< event for the next run; NULL = none */
     cod_bucket *buckets;
     size_t bucket_count;
     cod_passing *taken, *handed; /**< [ir.taken_count], [ir.handed_count] */
-    cod_sets (*depends)[2]; /**< [instr] sets of which its plan reads parameters; states, or what is folded with them */
-    cod_sets moved;         /**< the sets whose states it moves */
-    bool observes;          /**< writes the executable's ranges */
-    cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< the versions that plans are prepared for; 0 = not yet */
-    /** Sets whose values and states have changed, and whose preparation the next recording begins with. */
+    cod_sets (*depends)
+        [2];        /**< [instr] sets whose parameters, and whose states (or values folded with them), the plan reads */
+    cod_sets moved; /**< sets whose states the program moves */
+    bool observes;  /**< the program writes the executable's ranges */
+    cod_weights_set prepared[COD_GRAPH_MAX_SETS]; /**< versions for which the plans are prepared; 0 = not prepared */
+    /** Sets whose values and states have changed; the next recording begins with their preparation. */
     cod_sets unprepared[2];
-    cod_buffer *zeros; /**< in bands: as large as any tensor */
+    cod_buffer *zeros; /**< in bands: zeros, as large as the largest tensor */
 };
 
 struct cod_executable {
@@ -62,17 +64,17 @@ struct cod_executable {
     cod_arena memory;
 };
 
-/** Gives ranges on 8-bit integers their places, side by side; nodes that share weights have one. */
+/** Assigns memory to the ranges on 8-bit integers, side by side; nodes that share weights share a range. */
 void compile_assign_ranges(ir_context *context);
-/** Uploads a table of them. @param[in] ranges  [node count]; may be NULL where there are none */
+/** Uploads a table of ranges. @param[in] ranges [node count]; may be NULL if there are none */
 COD_MUST_CHECK cod_status compile_write_ranges(cod_executable *executable, const float *ranges);
-/** Ranges on 8-bit integers are others now: plans that packed weights by them are to be prepared again. */
+/** Notes that ranges on 8-bit integers have changed, so that plans that packed weights with them are prepared again. */
 void compile_ranges_changed(cod_executable *executable);
-/** Gives the constants of AFFINE nodes their places. */
+/** Assigns memory to the constants of AFFINE nodes. */
 void compile_assign_constants(ir_context *context);
-/** Uploads them. */
+/** Uploads these constants. */
 COD_MUST_CHECK cod_status compile_write_constants(cod_executable *executable);
-/** Where a tensor lies once memory is planned. */
+/** View of a tensor after memory is planned. */
 cod_view compile_view(const cod_executable *executable, const ir_program *ir, int tensor);
 /** Makes the program's plans, one for each group of instructions. */
 COD_MUST_CHECK cod_status compile_plans(cod_program *program);

@@ -1,7 +1,7 @@
 /**
  * @file
- * Discriminators: networks that tell pictures of the data from those that a generator made. Functions that add them to a graph; they
- * are no models of their own, since a recipe trains them beside one.
+ * Discriminators: networks that tell pictures of the data from those that a generator made. These functions add them to
+ * a graph. They are not models, because a recipe trains them together with a model.
  */
 #ifndef COD_NN_DISCRIMINATOR_H
 #define COD_NN_DISCRIMINATOR_H

@@ -21,7 +21,8 @@ cod_node graph_new_unary(const cod_graph *graph, cod_node_kind kind, cod_value x
 int64_t graph_channels(const cod_graph *graph, cod_value x);
 
 /**
- * Adds a node of which all but name and output is given, and returns its output; 0 on failure, and where the graph has failed before.
+ * Adds a node, of which the caller gives everything except name and output, and returns its output; 0 on failure, or if
+ * the graph has failed before.
  *
  * @param name  copied; NULL = its number
  */

@@ -7,7 +7,7 @@
 
 #include "nn/ir_internal.h"
 
-/** A node with what is fused behind it, run as one op. */
+/** A node and the nodes fused after it, which run as one op. */
 typedef struct lower_group {
     const struct node_rules *rules; /**< of the node, see ops/ops_internal.h */
     bool live;                      /**< the program needs it, and it is not fused into another */
@@ -21,7 +21,7 @@ typedef struct lower_group {
     int mean, inv_std, index;       /**< saved for backward */
 } lower_group;
 
-/** Tensors of a spectrally normalised weight, see COD_OP_SPECTRAL_NORM. */
+/** Tensors of a spectrally normalised weight; see COD_OP_SPECTRAL_NORM. */
 typedef struct lower_spectrum {
     int weight, sigma, u, v;
 } lower_spectrum;
@@ -30,32 +30,32 @@ typedef struct lowering {
     ir_context *context;
     const cod_program_spec *spec;
     ir_program *program;
-    bool training;       /**< gradients are wanted */
+    bool training;       /**< gradients are needed */
     int set;             /**< trained set, or -1 */
     cod_sets by_batch;   /**< sets that normalise by the batch's statistics */
     cod_stage stage;     /**< nodes that the program computes */
-    cod_stage_range own; /**< trainable elements that are these nodes' */
-    bool *taken;         /**< [value] made before the stage, and read in it or behind it */
-    bool *handed;        /**< [value] made in the stage, or before it, and read behind it */
-    int *pass_grad;      /**< [value] where the gradient of one that passes lies */
-    size_t node;         /**< the one that instructions are emitted for */
+    cod_stage_range own; /**< trainable elements of these nodes */
+    bool *taken;         /**< [value] computed before the stage, and read in it or after it */
+    bool *handed;        /**< [value] computed in the stage or before it, and read after it */
+    int *pass_grad;      /**< [value] tensor of the gradient of a value that crosses a cut */
+    size_t node;         /**< node for which instructions are being emitted */
     lower_group *groups; /**< [node] */
     bool *needed;        /**< [node] */
-    bool *given;         /**< [value] another program's output, read where it lies */
+    bool *given;         /**< [value] output of another program, which is read */
     bool *keeps;         /**< [node] in a span that the program keeps */
     bool *resumes;       /**< [node] in a span that it resumes */
-    bool silent;         /**< instructions are not emitted: another program's run has done what they do */
+    bool silent;         /**< no instructions are emitted, because another program's run has done the work */
     bool *wide;          /**< [value] full precision, not the activation type */
     bool *needs_grad;    /**< [value] */
-    bool *consumed;      /**< [value] its gradient has been used and is not needed any more */
+    bool *consumed;      /**< [value] its gradient was used and is not needed any more */
     int *tensor;         /**< [value] */
     int *cast;           /**< [value] in the activation type, for convolutions */
     int *grad;           /**< [value] */
     int *param;          /**< [param] */
     int *param_grad;     /**< [param] */
-    int counts;          /**< of magnitudes, of all ranges that the program observes */
-    int *range_counts;   /**< [range] its row of them; 0 = no convolution yet */
-    /** [param] of weights that are normalised; `weight` 0 = not yet */
+    int counts;          /**< tensor of counts of magnitudes, of all ranges that the program observes */
+    int *range_counts;   /**< [range] its row of the counts; 0 = no convolution yet */
+    /** [param] for spectrally normalised weights; `weight` 0 = not made yet */
     lower_spectrum *spectra;
     cod_arena arena;
     bool out_of_memory;
@@ -69,25 +69,25 @@ static inline const cod_node *lower_node(const lowering *lower, size_t index)
 /** Index of the node that makes `value`. */
 size_t lower_producer(const lowering *lower, cod_value value);
 
-/** Which values pass the stage's ends, of those that the program needs. */
+/** Finds the values that cross the stage's ends, among those that the program needs. */
 void lower_mark_passing(lowering *lower);
-/** Gives them places in the io buffer, the same in all programs. */
+/** Assigns them places in the io buffer, the same in all programs. */
 COD_MUST_CHECK cod_status lower_place_passing(lowering *lower);
-/** The gradients of what is handed on come from outside. */
+/** Reads the gradients of values passed to the next stage from the io buffer. */
 void lower_seed_gradients(lowering *lower);
-/** Leaves the gradients of what was taken at their places. */
+/** Writes the gradients of values taken from the stage before to the io buffer. */
 void lower_give_gradients(lowering *lower);
 
 /** Decides which nodes are needed and which are fused. */
 void lower_select(lowering *lower);
-/** Whether a normalisation goes by the batch's statistics, and not by the running ones. */
+/** Whether a normalisation uses the batch's statistics, not the running ones. */
 bool lower_uses_batch(const lowering *lower, const cod_node *norm);
 /** Whether the program was asked for this value. */
 bool lower_is_asked_for(const lowering *lower, cod_value value);
 /** Whether a value has to lie in a place of its own: an output, or what is handed on. */
 bool lower_is_output(const lowering *lower, cod_value value);
 
-/** Whether a node is computed by the program, and not by another stage's. */
+/** Whether this program computes a node, and not another stage's program. */
 static inline bool lower_is_own(const lowering *lower, size_t index)
 {
     return index >= lower->stage.first && index < lower->stage.end;
@@ -95,7 +95,7 @@ static inline bool lower_is_own(const lowering *lower, size_t index)
 
 /** The type of a value: full precision or the activations'. */
 cod_dtype lower_value_dtype(const lowering *lower, cod_value value);
-/** A tensor at a place that is given. */
+/** A tensor at a given place. */
 int lower_placed_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, ir_place place, size_t offset);
 /** A new arena tensor. */
 int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
@@ -127,11 +127,14 @@ COD_MUST_CHECK cod_status lower_choose_ranges(lowering *lower);
 
 /** Marks the nodes of the program's spans. */
 void lower_mark_spans(lowering *lower);
-/** Checks that all nodes in spans, their groups being settled, are computed as in the other programs of these spans. */
+/**
+ * Checks that all nodes in spans are computed as in the other programs of these spans; to be called when groups are
+ * final.
+ */
 COD_MUST_CHECK cod_status lower_keep(lowering *lower);
-/** Whether what node `index` makes lies in the io buffer, where programs that keep or resume it have it alike. */
+/** Whether the result of node `index` is in the io buffer, shared by programs that keep or resume it. */
 bool lower_is_kept(const lowering *lower, size_t index);
-/** A tensor for the `which`-th of what is saved of the node in the making, as lower_new_tensor(), or where it is kept. */
+/** A tensor for the `which`-th saved value of the current node: a new one, or the kept one in the io buffer. */
 int lower_saved_tensor(lowering *lower, cod_shape shape, cod_dtype dtype, int which);
 
 /** The tensor to which the next contribution to the gradient of `value` goes, and whether it adds. */

@@ -17,7 +17,10 @@ typedef enum cod_task { COD_TASK_SUPER_RESOLUTION, COD_TASK_CLASSIFICATION } cod
 /** "super-resolution", "classification". */
 const char *cod_task_name(cod_task task);
 
-/** What a classifier takes and how many classes it knows; 0 = as the data has. The options of every classifier begin with it. */
+/**
+ * Input sizes and number of classes of a classifier; 0 = as in the data. The options of every classifier begin with
+ * this struct.
+ */
 typedef struct cod_classifier_sizes {
     int64_t height, width, channels, classes;
 } cod_classifier_sizes;
@@ -30,9 +33,9 @@ typedef struct cod_model_kind {
     cod_value (*build)(cod_graph *graph, cod_value input, const void *options);
     /** Factor from input to output size for super-resolution; NULL for other tasks. */
     int (*scale)(const void *options);
-    /** Height and width of its input are to be multiples of this; NULL = any. */
+    /** Height and width of its input must be multiples of this; NULL = any size. */
     int (*multiple)(const void *options);
-    /** Whether the output is PyTorch-loadable by a well-known architecture of this name; for messages. */
+    /** Name of the well-known architecture that can load the model's files in PyTorch; for messages. NULL = none. */
     const char *compatible_with;
 } cod_model_kind;
 
@@ -54,7 +57,7 @@ const cod_classifier_sizes *cod_model_sizes(const cod_model_kind *kind, const vo
  * Sets those of a classifier's sizes that are 0 to the data's.
  *
  * @param[in,out] options  of the kind's table
- * @return COD_ERR_ARGUMENT where another one differs from the data's
+ * @return COD_ERR_ARGUMENT if another size differs from the data's
  */
 COD_MUST_CHECK cod_status cod_model_fit_sizes(const cod_model_kind *kind, void *options,
                                               const cod_classifier_sizes *data);
@@ -72,7 +75,7 @@ int64_t cod_model_input_channels(const cod_model_kind *kind, const void *options
 /** 1 for tasks without a scale. */
 int cod_model_scale(const cod_model *model);
 
-/** Height and width of a model's input are to be multiples of this. */
+/** Height and width of a model's input must be multiples of this. */
 int cod_model_multiple(const cod_model_kind *kind, const void *options);
 
 #endif

@@ -1,7 +1,7 @@
 /**
  * @file
- * Features of SqueezeNet 1.1 (Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters", 2016): a light perceptual
- * network of 0.7 million parameters, on which LPIPS compares pictures, and perceptual losses may.
+ * Features of SqueezeNet 1.1 (Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters", 2016): a
+ * light perceptual network of 0.7 million parameters, whose features LPIPS compares, and perceptual losses may compare.
  *
  * Layers have numbers: 1 is the first convolution, 2 to 9 are the fire modules.
  */
@@ -18,10 +18,10 @@ extern const int cod_squeezenet_stages[COD_SQUEEZENET_STAGES];
 /** Channels of a layer's output: 64, 128, 128, 256, 256, 384, 384, 512, 512. */
 int64_t cod_squeezenet_channels(int layer);
 
-/** The least side, in pixels, of pictures that a layer has an output of: 3 for layer 1, 25 for layers 6 to 9. */
+/** The smallest side, in pixels, of pictures for which a layer has an output: 3 for layer 1, 25 for layers 6 to 9. */
 int cod_squeezenet_side(int layer);
 
-/** How the file's parameters are called. */
+/** Naming schemes of parameters in files. */
 typedef enum cod_squeezenet_names {
     COD_SQUEEZENET_TORCHVISION, /**< "features.0.weight", "features.3.squeeze.weight", "features.3.expand1x1.weight", … */
     COD_SQUEEZENET_CAFFE /**< "conv1.weight", "fire2/squeeze1x1.weight", "fire2/expand1x1.weight", …; Keras has these, too */
@@ -37,22 +37,23 @@ typedef struct cod_squeezenet_part {
 
 enum { COD_SQUEEZENET_PARTS = 3 };
 
-/** @param[out] parts  in the order of execution, but that the last two of a fire module run side by side @return how many */
+/** @param[out] parts  in the order of execution; the last two of a fire module run side by side @return their number */
 int cod_squeezenet_parts(cod_squeezenet_names names, int layer, cod_squeezenet_part parts[COD_SQUEEZENET_PARTS]);
 
 typedef struct cod_squeezenet_spec {
     cod_vgg_input input;
     cod_squeezenet_names names;
-    const int *layers; /**< [layer_count ≥ 1] whose features are wanted; all different, in any order */
+    const int *layers; /**< [layer_count ≥ 1] layers whose features are returned; all different, in any order */
     size_t layer_count;
     bool before_activation;
 } cod_squeezenet_spec;
 
 /**
- * What the layers make of pictures {N,H,W,3}, RGB in 0 … 1, of at least cod_squeezenet_side() to a side.
+ * Adds the network and returns the layers' features of pictures {N,H,W,3}, RGB in 0 … 1, of at least
+ * cod_squeezenet_side() to a side.
  *
- * Layer 1 makes (H - 3) / 2 + 1 of a side of H pixels; before layers 2, 4 and 6 sides become about a half, rounded up. The network ends
- * at the last of the layers.
+ * Layer 1 reduces a side of H pixels to (H - 3) / 2 + 1; before layers 2, 4 and 6 sides are about halved, rounded up.
+ * The network ends at the last of the layers.
  *
  * @param[out] features  [spec.layer_count] {N,H',W',cod_squeezenet_channels()} in the order of the layers
  */

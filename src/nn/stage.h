@@ -2,9 +2,9 @@
  * @file
  * Stages: a graph cut into runs of nodes, each computed by a rank of its own (pipeline parallelism).
  *
- * A stage begins with a layer that has weights, a convolution or a linear layer, so that what is fused in the whole graph
- * is fused in its stages too. What passes a cut is every value made before it and read behind it, such as a block's
- * input beside its output; not the graph's own inputs, which every stage that reads them is given.
+ * A stage begins with a layer that has weights, a convolution or a linear layer, so that ops fused in the whole graph
+ * are also fused in its stages. Every value computed before a cut and read after it crosses the cut, such as a block's
+ * input in addition to its output. The graph's own inputs do not cross: every stage that reads them receives them.
  */
 #ifndef COD_NN_STAGE_H
 #define COD_NN_STAGE_H
@@ -31,10 +31,10 @@ typedef struct cod_stage_range {
 } cod_stage_range;
 
 /**
- * The stage's part of the trainable elements, or of the states; stages that follow each other have parts that do.
+ * The stage's part of the trainable elements, or of the states; the parts of successive stages follow each other.
  *
  * @param layout  what cod_graph_layout() returned
- * @return COD_ERR_ARGUMENT where a layer of the stage shares a parameter with a layer of another stage
+ * @return COD_ERR_ARGUMENT if a layer of the stage shares a parameter with a layer of another stage
  */
 COD_MUST_CHECK cod_status cod_stage_find_range(const cod_graph *graph, const cod_layout *layout, const cod_stage *stage,
                                                bool state, cod_stage_range *out);

@@ -1,7 +1,7 @@
 /**
  * @file
- * Features of VGG-19 (Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015), on which
- * perceptual losses compare pictures (Johnson et al. 2016; Ledig et al. 2017).
+ * Features of VGG-19 (Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR
+ * 2015), which perceptual losses compare (Johnson et al. 2016; Ledig et al. 2017).
  *
  * Layers are called convB_C: convolution C of block B, both from 1. Parameters have torchvision's names: conv1_1 is "features.0.weight"
  * and "features.0.bias", conv5_4 "features.34".
@@ -13,7 +13,9 @@
 
 enum { COD_VGG_BLOCKS = 5, COD_VGG_CHANNELS = 64 };
 
-/** How the pictures were presented that the weights were trained on. Pictures come as RGB in 0 … 1, whatever this is. */
+/**
+ * Input format with which the weights were trained. The pictures given to the functions below are always RGB in 0 … 1.
+ */
 typedef enum cod_vgg_input {
     COD_VGG_TORCHVISION, /**< (RGB - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225) */
     COD_VGG_CAFFE        /**< 255·BGR - (103.939, 116.779, 123.68), as Keras has it, too */
@@ -23,8 +25,8 @@ typedef enum cod_vgg_input {
 extern const char *const cod_vgg_input_names[];
 
 /**
- * RGB pictures {N,H,W,3} in 0 … 1 as the network was shown them: by a 1x1 convolution of its own, "normalise", whose values are set from the
- * start. It is not folded into the first convolution, because that may pad with zeros after the normalisation.
+ * Converts RGB pictures {N,H,W,3} in 0 … 1 to the network's input format, by a separate 1x1 convolution, "normalise",
+ * with fixed values. It is not folded into the first convolution, which pads with zeros after the normalisation.
  */
 cod_value cod_vgg_present(cod_graph *graph, cod_value pictures, cod_vgg_input input);
 
@@ -38,7 +40,8 @@ int cod_vgg_convolutions(int block);
 int cod_vgg_index(cod_vgg_layer layer);
 
 typedef struct cod_vgg_spec {
-    const cod_vgg_layer *layers; /**< [layer_count ≥ 1] whose features are wanted; all different, in any order */
+    const cod_vgg_layer
+        *layers; /**< [layer_count ≥ 1] layers whose features are returned; all different, in any order */
     size_t layer_count;
     bool before_activation;
     cod_vgg_input input;
@@ -48,9 +51,10 @@ typedef struct cod_vgg_spec {
 } cod_vgg_spec;
 
 /**
- * What the layers make of pictures {N,H,W,3}: {N,H',W',C} with H' and W' halved, rounded down, for each block before a layer's.
+ * Adds the network and returns the layers' features of pictures {N,H,W,3}: {N,H',W',C}, where H' and W' are halved,
+ * rounded down, for each block before a layer's.
  *
- * Pictures are brought to `input` by cod_vgg_present(). The network ends at the last of the layers.
+ * cod_vgg_present() converts the pictures to `input`. The network ends at the last of the layers.
  *
  * @param[out] features  [spec.layer_count] in the order of the layers
  */

@@ -1,6 +1,6 @@
 /**
  * @file
- * A graph's weights on a device: one flat buffer of values, and one of gradients where they are wanted, divided into the graph's
+ * A graph's weights on a device: one flat buffer of values, and one of gradients if requested, divided into the graph's
  * parameter sets. Each set has its own range, its own states and its own version.
  */
 #ifndef COD_NN_WEIGHTS_H
@@ -11,9 +11,9 @@
 /** One parameter set of the weights. */
 typedef struct cod_weights_set {
     cod_set_range range;
-    uint64_t version;       /**< of the trainable values: programs pack them anew where it has changed */
-    uint64_t updated;       /**< the last version that one optimiser wrote by itself, all of it; 0 = none */
-    uint64_t state_version; /**< of the states: programs fold them anew where it has changed */
+    uint64_t version;       /**< of the trainable values; programs pack them again after it has changed */
+    uint64_t updated;       /**< the last version that one optimiser wrote completely and alone; 0 = none */
+    uint64_t state_version; /**< of the states; programs fold them again after it has changed */
 } cod_weights_set;
 
 typedef struct cod_weights {
@@ -22,14 +22,16 @@ typedef struct cod_weights {
     cod_graph *graph;   /**< borrowed */
     cod_dtype dtype;    /**< the parameter type: F32, or F64 for checks */
     cod_layout layout;
-    cod_buffer *values;                       /**< [trainable + state]; [trainable] where states lie apart */
+    cod_buffer *values;                       /**< [trainable + state]; [trainable] if states have a separate buffer */
     cod_buffer *grads;                        /**< [trainable]; NULL without gradients */
     cod_buffer *states;                       /**< [state] after cod_weights_place(); else NULL */
     bool placed;                              /**< values and gradients are borrowed */
     cod_weights_set sets[COD_GRAPH_MAX_SETS]; /**< [cod_graph_set_count()] */
 } cod_weights;
 
-/** To be called by whoever has changed trainable values of these sets by other means than the functions below: raises versions. */
+/**
+ * Raises versions. To be called after changing trainable values of these sets by other means than the functions below.
+ */
 void cod_weights_changed(cod_weights *weights, cod_sets sets);
 /** The same for states. */
 void cod_weights_states_changed(cod_weights *weights, cod_sets sets);
@@ -39,15 +41,19 @@ COD_MUST_CHECK cod_status cod_weights_init(cod_weights *weights, const cod_backe
                                            cod_graph *graph, cod_dtype dtype, bool with_grads);
 void cod_weights_clear(cod_weights *weights);
 
-/** Fills the parameters with their initial values: a function of (seed, parameter's index) alone, equal on every rank. */
+/**
+ * Fills the parameters with their initial values: a function of (seed, index of the parameter) only, and thus equal on
+ * every rank.
+ */
 COD_MUST_CHECK cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed);
 
 /**
- * Puts trainable values and gradients into the caller's memory, which other processes may share, before programs are compiled;
- * states stay the weights' own, apart.
+ * Moves trainable values and gradients to the caller's memory, which other processes may share, before programs are
+ * compiled. States move to a separate buffer of the weights.
  *
- * @param values  [trainable] borrowed until cod_weights_clear(), as grads [trainable], which are there if they were
- * @param fill    copies the values there are; else they are the caller's to fill
+ * @param values  [trainable] borrowed until cod_weights_clear(), as is grads [trainable], which is given if the weights
+ *                have gradients
+ * @param fill    copies the current values; otherwise the caller fills them
  */
 COD_MUST_CHECK cod_status cod_weights_place(cod_weights *weights, cod_buffer *values, cod_buffer *grads, bool fill);
 
@@ -57,7 +63,7 @@ static inline size_t cod_weights_count(const cod_weights *weights)
     return weights->layout.trainable + weights->layout.state;
 }
 
-/** Where a set's states lie, from byte `offset` of a buffer on. */
+/** The buffer of a set's states, from byte `offset` on. */
 static inline cod_buffer *cod_weights_states(const cod_weights *weights, int set, size_t *offset)
 {
     const size_t apart = weights->states != NULL ? weights->layout.trainable : 0;
@@ -65,7 +71,10 @@ static inline cod_buffer *cod_weights_states(const cod_weights *weights, int set
     return weights->states != NULL ? weights->states : weights->values;
 }
 
-/** Trainable elements of some sets, and their states: both together is how many values the next functions copy. */
+/**
+ * Numbers of trainable elements and of states of some sets; their sum is the number of values that the next functions
+ * copy.
+ */
 cod_layout cod_weights_layout_of(const cod_weights *weights, cod_sets sets);
 
 /**
@@ -74,14 +83,15 @@ cod_layout cod_weights_layout_of(const cod_weights *weights, cod_sets sets);
  */
 COD_MUST_CHECK cod_status cod_weights_download_sets(const cod_weights *weights, cod_sets sets, void *values);
 COD_MUST_CHECK cod_status cod_weights_upload_sets(cod_weights *weights, cod_sets sets, const void *values);
-/** The same of the states alone. */
+/** The same for the states only. */
 COD_MUST_CHECK cod_status cod_weights_download_states(const cod_weights *weights, cod_sets sets, void *states);
 COD_MUST_CHECK cod_status cod_weights_upload_states(cod_weights *weights, cod_sets sets, const void *states);
 
 /**
  * Copies a set's values on the device, as work of its default queue, to a set of the same shape of other weights on it.
  *
- * @param average  NULL, or what is copied in place of the weights: [trainable + state] of the set, such as a moving average
+ * @param average  NULL, or values to copy in place of the weights: [trainable + state] of the set, such as a moving
+ *                 average
  */
 COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, const cod_weights *from, int set,
                                                cod_buffer *average);
@@ -90,18 +100,21 @@ COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, cons
  * Queues copies of some sets' values to the start of a buffer, such as pinned memory: of `count` values from `first` on, as
  * cod_weights_download_sets() counts them.
  *
- * @param averages  [COD_GRAPH_MAX_SETS] NULL, or what is copied in place of a set's trainable values: from a buffer's start on
+ * @param averages  [COD_GRAPH_MAX_SETS] NULL, or a buffer whose values are copied in place of a set's trainable values
  */
 COD_MUST_CHECK cod_status cod_weights_copy_out(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages,
                                                cod_buffer *target, size_t first, size_t count);
 
-/** Of the values that cod_weights_copy_out() would copy, f32 in host memory: differs where one of them does. */
+/**
+ * A fingerprint of the values that cod_weights_copy_out() would copy, f32 in host memory: differs if one of them does.
+ */
 uint64_t cod_weights_fingerprint(const cod_weights *weights, cod_sets sets, cod_buffer *const *averages, size_t first,
                                  size_t count);
 
 /**
- * Queues the copy of `count` of the values of cod_weights_upload() from `first` on, from value `from` of a buffer on, such as pinned memory,
- * which may be written again once an event recorded behind the copy is reached. Not for weights whose states lie apart.
+ * Queues the copy of `count` of the values of cod_weights_upload() from `first` on, from value `from` of a buffer on,
+ * such as pinned memory, which may be written again once an event recorded after the copy is reached. Not for weights
+ * with a separate buffer of states.
  */
 COD_MUST_CHECK cod_status cod_weights_take(cod_weights *weights, size_t first, size_t count, cod_buffer *source,
                                            size_t from);

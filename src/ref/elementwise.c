@@ -30,7 +30,10 @@ cod_status ref_fill(const ref_args *args)
     return COD_OK;
 }
 
-/** Where element (y, x, c) of image n of the large tensor lies in the small one, r times smaller with r² times the channels. */
+/**
+ * Index, in the small tensor (r times smaller, r² times the channels), of element (y, x, c) of image n of the large
+ * one.
+ */
 static int64_t shuffled(cod_shape large, int64_t r, int64_t n, int64_t y, int64_t x, int64_t c)
 {
     const int64_t pixel = (n * (large.h / r) + y / r) * (large.w / r) + x / r;
@@ -61,7 +64,7 @@ cod_status ref_pixel_unshuffle(const ref_args *args)
     return COD_OK;
 }
 
-/** Where pixel (x, y) of a picture that was turned lay before, counted from the picture's first pixel. */
+/** Index, from the picture's first pixel, of the pixel that is at (x, y) after the turn. */
 static int64_t unturned(unsigned turn, cod_shape shape, int64_t x, int64_t y)
 {
     const int64_t column = turn & COD_TURN_MIRROR_X ? shape.w - 1 - x : x,

@@ -27,7 +27,7 @@ static void normalise(const double *x, int64_t count, int64_t channels, const do
     }
 }
 
-/** What a normalisation keeps of the batch; [running_mean, running_var] are moved toward it. */
+/** Statistics of the batch; [running_mean, running_var] move toward them. */
 typedef struct norm_statistics {
     double *mean, *inv_std, *running_mean, *running_var;
 } norm_statistics;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What a header says, and what belongs to the chunk. */
+/** A chunk: the content of its header, and its values. */
 typedef struct chunk {
     unsigned char *head, *payload;
     cod_chunk_coding coding;

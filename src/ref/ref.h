@@ -1,6 +1,6 @@
 /**
  * @file
- * The `ref` backend: every op of core/backend.h in plain C, as the contract says it and no faster than that allows.
+ * The `ref` backend: every op of core/backend.h in plain C, written for clarity, not for speed.
  *
  * It is the oracle that the other backends are compared with, and the only one that computes in f64. Parameters and
  * statistics are f32 or f64; activations f32, f64 or bf16, each view its own. Sums are accumulated in double. One thread;

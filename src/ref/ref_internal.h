@@ -3,15 +3,15 @@
  * How the ops of `ref` are written: as functions on dense arrays of double.
  *
  * A plan loads every view that the op reads into a dense NHWC array of double, calls the op's kernel, and stores the
- * outputs, adding where `accumulate` says so. Data types, pixel strides, accumulation and aliasing of outputs with
- * inputs are dealt with there, once; a kernel is the formula alone.
+ * outputs, adding where `accumulate` says so. The plan deals with data types, pixel strides, accumulation, and outputs
+ * that alias inputs; a kernel contains only the formula.
  */
 #ifndef COD_REF_REF_INTERNAL_H
 #define COD_REF_REF_INTERNAL_H
 
 #include "core/backend.h"
 
-/** What a kernel sees. Arrays are dense; those of absent views are NULL and their shapes zero. */
+/** Arguments of a kernel. Arrays are dense; arrays of absent views are NULL, and their shapes are zero. */
 typedef struct ref_args {
     const cod_op_attr *attr;
     const double *in[COD_OP_MAX_INPUTS];
@@ -34,7 +34,7 @@ ref_kernel ref_loss, ref_mix;
 ref_kernel ref_spectral_norm, ref_spectral_norm_backward;
 ref_kernel ref_grad_norm, ref_optimiser, ref_ema;
 
-/** Ops on the bits of their views, which are not loaded. */
+/** A kernel that works on the bits of its views, which are not loaded. */
 typedef void ref_direct_kernel(const cod_op *op);
 ref_direct_kernel ref_quantise, ref_dequantise, ref_magnitudes, ref_ranges;
 

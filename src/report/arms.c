@@ -1,10 +1,10 @@
-/* The arms in tables: what each is, and what each measured. */
+/* Tables of the arms: their settings and their figures. */
 #include "report/report_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-/** How a cell is written: three figures, the judging metric's digits, or with a unit of its own. */
+/** How a cell is written: three significant figures, the judging metric's digits, or with its own unit. */
 typedef enum column_kind { FIGURE, QUALITY, BYTES } column_kind;
 
 typedef struct column {
@@ -47,7 +47,7 @@ static const char *plain_name(const cod_report *report, const char *name)
     return text != NULL ? text : name;
 }
 
-/** A column for each metric that a run has beside the one that judges, which is the first column. */
+/** Columns of metrics: the judging metric first, then each other metric that a run has. */
 static size_t add_metrics(const cod_report *report, column *columns, size_t count)
 {
     const cod_report_data *data = report->data;

@@ -1,4 +1,4 @@
-/* What training costs: where a step's time goes, and what is sent inside and between groups. */
+/* Costs of training: the parts of a step's time, and the bytes sent inside and between groups. */
 #include "report/report_internal.h"
 
 #include <math.h>

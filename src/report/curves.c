@@ -1,4 +1,7 @@
-/* Quality against steps, time and bytes: a line of each arm, the mean over its seeds within a band of one deviation. */
+/*
+ * Quality against steps, time and bytes: a line for each arm, which is the mean over its seeds, with a band of one
+ * standard deviation.
+ */
 #include "report/report_internal.h"
 
 #include <math.h>

@@ -61,7 +61,7 @@ static void add_rate(cod_report_data *data, const cod_json_value *value)
             (cod_report_rate){.name = name, .bits_per_second = cod_report_parse_rate(name)};
 }
 
-/** Those that the comparison names, and those that only runs name. */
+/** Reads the rates that the comparison names, and those that only runs name. */
 static cod_status read_rates(cod_report_data *data)
 {
     const cod_json_value *rates = cod_json_get(data->document, "rates"), *arms = cod_json_get(data->document, "arms");

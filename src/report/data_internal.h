@@ -1,6 +1,7 @@
 /**
  * @file
- * compare.json as the report uses it. Texts are never NULL, numbers that are absent are NaN, lists that are absent are empty.
+ * The content of compare.json in the form that the report uses. Texts are never NULL, numbers that are absent are NaN,
+ * lists that are absent are empty.
  */
 #ifndef COD_REPORT_DATA_INTERNAL_H
 #define COD_REPORT_DATA_INTERNAL_H
@@ -32,7 +33,7 @@ typedef struct cod_report_bin {
 typedef struct cod_report_run {
     double seed;
     size_t rate;   /**< index into cod_report_data.rates */
-    bool finished; /**< and so counted */
+    bool finished; /**< the run has finished and counts */
     const char *state, *message, *folder;
     double steps, samples, wall_s, trained_s, core_s, quality, bytes_inside, bytes_between;
     double step_ms[COD_STEP_PARTS];
@@ -48,7 +49,7 @@ typedef struct cod_report_run {
 typedef struct cod_report_arm {
     const char *name, *strategy, *settings; /**< settings: overrides, separated by blanks */
     double groups, ranks;
-    const cod_json_value *tuned; /**< object, or NULL: it was not tuned */
+    const cod_json_value *tuned; /**< object; NULL = no tuning */
     cod_report_run *runs;
     size_t run_count;
 } cod_report_arm;
@@ -88,15 +89,18 @@ typedef double (*cod_report_figure)(const cod_report_run *run, const void *conte
 
 typedef struct cod_spread {
     size_t count;
-    double mean, deviation; /**< over the seeds; NaN of none, deviation of one too */
+    double mean, deviation; /**< over the seeds; NaN without values, and the deviation also with one value */
 } cod_spread;
 
-/** Values of an arm's finished runs at a rate. @param[out] values, seeds  [arm->run_count]; seeds may be NULL. @return how many */
+/**
+ * Collects the values of an arm's finished runs at a rate. @param[out] values, seeds [arm->run_count]; seeds may be
+ * NULL. @return how many
+ */
 size_t cod_report_collect(const cod_report_arm *arm, size_t rate, cod_report_figure figure, const void *context,
                           double *values, double *seeds);
 cod_spread cod_report_spread(const cod_report_arm *arm, size_t rate, cod_report_figure figure, const void *context);
 
-/** Figures for the two above. */
+/** Figures for the two functions above. */
 double cod_report_quality(const cod_report_run *run, const void *context);
 /** @param context  the metric's name */
 double cod_report_metric_of(const cod_report_run *run, const void *context);
@@ -105,7 +109,7 @@ double cod_report_member(const cod_report_run *run, const void *context);
 
 /** Whether a is better than b. */
 bool cod_report_better(const cod_report_metric *metric, double a, double b);
-/** The unit of a difference: per cent are told apart in points. */
+/** The unit of a difference; percentages differ by points. */
 const char *cod_report_difference_unit(const cod_report_metric *metric);
 
 #endif

@@ -73,7 +73,7 @@ double cod_drawing_top(const char *subtitle)
     return subtitle != NULL ? 54 : 34;
 }
 
-/** What makes two areas differ beside their colours. Ids are the page's, hence the number. */
+/** Hatching that distinguishes areas in addition to their colours. Ids must be unique in the page, hence the number. */
 static void define_hatches(cod_drawing *drawing)
 {
     static const char *const strokes[HATCHES] = {"", "M0 8L8 0M-2 2L2 -2M6 10L10 6", "M0 4H8", "M0 0L8 8M0 8L8 0",

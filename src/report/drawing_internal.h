@@ -1,8 +1,8 @@
 /**
  * @file
- * A drawing in SVG that stands both in the page, where it takes the reader's light or dark colours, and alone, for a PNG. Colours are the
- * eight of Okabe and Ito ("Color Universal Design", 2008), darkened or lightened until they stand out from the paper; a second mark
- * (shape, dashes or hatching) always goes with a colour.
+ * A drawing in SVG, used both in the page, where it takes the reader's light or dark colours, and alone, for a PNG.
+ * Colours are the eight of Okabe and Ito ("Color Universal Design", 2008), darkened or lightened for contrast with the
+ * background. A second mark (shape, dashes or hatching) always accompanies a colour.
  */
 #ifndef COD_REPORT_DRAWING_INTERNAL_H
 #define COD_REPORT_DRAWING_INTERNAL_H
@@ -20,13 +20,13 @@ typedef struct cod_drawing {
     char *text;
     size_t bytes;
     double height;
-    int number; /**< of the drawing in the page, for names that must not meet */
+    int number; /**< number of the drawing in the page, for names that must be unique */
     const char *title;
 } cod_drawing;
 
 /** Begins a drawing with its title and, below it, what the y axis shows (NULL = nothing). @param title  borrowed */
 COD_MUST_CHECK cod_status cod_drawing_open(cod_drawing *drawing, int number, const char *title, const char *subtitle);
-/** Ends it, `height` pixels tall. */
+/** Ends the drawing, which is `height` pixels tall. */
 COD_MUST_CHECK cod_status cod_drawing_close(cod_drawing *drawing, double height);
 void cod_drawing_clear(cod_drawing *drawing);
 /** Where the content below the title begins. */
@@ -40,7 +40,7 @@ void cod_drawing_style(FILE *out);
 /** Writes text; `looks`: "text", "tick", "label" or "name"; `anchor`: "start", "middle" or "end"; of `most` characters at most. */
 void cod_drawing_text(cod_drawing *drawing, double x, double y, const char *looks, const char *anchor, size_t most,
                       const char *text);
-/** About the width of so many characters, pixels. */
+/** Approximate width of this many characters, in pixels. */
 double cod_drawing_text_width(size_t characters);
 void cod_drawing_line(cod_drawing *drawing, double x1, double y1, double x2, double y2, const char *looks);
 /** The mark of a style: shape and colour. */

@@ -1,4 +1,4 @@
-/* Plots on their way into the page and into PNG files, and how plots of several link rates are told apart. */
+/* Writes plots into the page and into PNG files, and names plots of several link rates. */
 #include "report/report_internal.h"
 
 #include "io/file.h"
@@ -62,7 +62,7 @@ bool cod_report_has_runs(const cod_report_arm *arm, size_t rate)
     return false;
 }
 
-/** What the page says of a plot's file, around its name. */
+/** Text of the page around the name of a plot's file. */
 #define FILE_BEFORE "<span class=\"file\">"
 #define FILE_AFTER  ".png</span>"
 

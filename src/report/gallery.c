@@ -1,4 +1,7 @@
-/* The gallery's page. Without scripts all pictures stand below each other; the script makes a slider of two of them. */
+/*
+ * The gallery's page. Without scripts all pictures are shown one below the other; the script makes a slider of two of
+ * them.
+ */
 #include "report/gallery.h"
 
 #include "data/detail.h"

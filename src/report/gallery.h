@@ -1,6 +1,7 @@
 /**
  * @file
- * A gallery: one self-contained page with what several models made of the same pictures, to compare by eye and figures.
+ * A gallery: one self-contained page with the results of several models on the same pictures, to compare by eye and by
+ * figures.
  */
 #ifndef COD_REPORT_GALLERY_H
 #define COD_REPORT_GALLERY_H
@@ -9,7 +10,7 @@
 
 #include <stdio.h>
 
-/** A picture as one model has it; the last view is the truth, without quality. */
+/** A picture in the version of one model; the last view is the truth, without quality. */
 typedef struct cod_gallery_view {
     const char *name;
     cod_image image;     /**< 8-bit RGB */
@@ -17,7 +18,7 @@ typedef struct cod_gallery_view {
     double niqe;         /**< NaN = not computed */
 } cod_gallery_view;
 
-/** What a section shows. All views are of one size. */
+/** Content of a section. All views have the same size. */
 typedef struct cod_gallery_picture {
     const char *title;
     const cod_gallery_view *views; /**< [view_count] */
@@ -25,10 +26,10 @@ typedef struct cod_gallery_picture {
     int64_t left, top, width, height; /**< of the part that is shown enlarged */
 } cod_gallery_picture;
 
-/** What stands above the pictures. */
+/** Content above the pictures. */
 typedef struct cod_gallery_head {
     const char *title, *about;
-    const cod_gallery_view *means; /**< [mean_count], truth last; images are not looked at */
+    const cod_gallery_view *means; /**< [mean_count], truth last; images are ignored */
     size_t mean_count;
     bool with_niqe;
 } cod_gallery_head;

@@ -27,7 +27,7 @@ static void include(double value, double *low, double *high)
     *high = fmax(*high, value);
 }
 
-/** Room around a range, of its own scale. */
+/** Adds a margin to a range, in its own scale. */
 static void widen(cod_axis *axis, double below, double above)
 {
     if (axis->logarithmic) {
@@ -60,7 +60,7 @@ static void find_ranges(panel *p)
             const cod_line *line = &plot->lines[i];
             if (!shown(plot, line->x[k], line->y[k]))
                 continue;
-            /* What is cut off above or below needs no room beside. */
+            /* Points that are cut off above or below do not widen the range of x. */
             if (!y_given || (line->y[k] >= plot->y_low && line->y[k] <= plot->y_high))
                 include(line->x[k], &p->x.low, &p->x.high);
             if (line->y[k] - spread_at(line, k) > 0 || !plot->y_log)

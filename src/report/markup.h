@@ -1,6 +1,6 @@
 /**
  * @file
- * Text of the report: what comes from elsewhere is escaped, numbers read alike everywhere and carry their unit.
+ * Text of the report: text from outside is escaped, and numbers have the same format everywhere and a unit.
  */
 #ifndef COD_REPORT_MARKUP_H
 #define COD_REPORT_MARKUP_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/** A short text by value, to be used within the expression that made it. */
+/** A short text by value, for use within the expression that makes it. */
 typedef struct cod_short {
     char text[64];
 } cod_short;
@@ -18,15 +18,18 @@ typedef struct cod_short {
 
 /** UTF-8 with & < > " ' escaped, as text or attribute of HTML and SVG; control characters, which XML does not have, become U+FFFD. */
 void cod_markup(FILE *out, const char *text);
-/** The same of what fits into `most` columns; an ellipsis is the last where there is more. */
+/** The same for the part that fits into `most` columns; it ends in an ellipsis if there is more. */
 void cod_markup_part(FILE *out, const char *text, size_t most);
-/** Columns of a UTF-8 text: its characters, those of East Asia twice. */
+/** Columns of a UTF-8 text: East Asian characters count twice. */
 size_t cod_markup_length(const char *text);
 
 /** Bytes in base64 (RFC 4648), for data URLs. */
 void cod_markup_base64(FILE *out, const void *bytes, size_t count);
 
-/** With so many digits behind the point, a true minus, and thousands set apart from 10 000 on; "–" for NaN. */
+/**
+ * Formats a number with `digits` digits after the point, a true minus sign, and groups of thousands from 10 000 on; "–"
+ * for NaN.
+ */
 cod_short cod_number_text(double value, int digits);
 /** The same, with its sign also when it is positive. */
 cod_short cod_signed_text(double value, int digits);

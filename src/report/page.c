@@ -171,7 +171,7 @@ static void write_shell_word(cod_report *report, const char *word)
     *end++ = '\'';
     for (const char *c = word; *c != '\0'; c++) {
         if (*c == '\'') {
-            memcpy(end, "'\\'", 3); /* ends the quotation, a quote, and goes on with the next */
+            memcpy(end, "'\\'", 3); /* ends the quotation, adds a quote, and begins the next quotation */
             end += 3;
         }
         *end++ = *c;
@@ -226,7 +226,7 @@ static cod_status write_sections(cod_report *report)
     return COD_OK;
 }
 
-/** Writes the page, and removes what only the one that lay there speaks of. */
+/** Writes the page, and removes PNG files that only the previous page names. */
 static cod_status replace_page(const cod_report *report, const char *text, size_t bytes)
 {
     void *earlier = NULL;

@@ -16,7 +16,7 @@ typedef struct cod_line {
     const double *spread; /**< half the height of the band around y, NaN = none; or NULL */
 } cod_line;
 
-/** A tick that has its own text. */
+/** A tick with its own text. */
 typedef struct cod_named_tick {
     double at;
     const char *text;
@@ -30,8 +30,8 @@ typedef struct cod_line_plot {
     bool whiskers;        /**< spread as bars at each point instead of a band */
     bool diagonal;        /**< both axes go from 0 to 100, with a guide where y = x */
     bool few_marks;       /**< marks on some of the points, where there are many */
-    double x_low;         /**< the axis begins there; NaN = at the data's */
-    double y_low, y_high; /**< what to show; NaN = the data's; lines are cut there */
+    double x_low;         /**< beginning of the axis; NaN = the data's */
+    double y_low, y_high; /**< range to show; lines are cut at its ends; NaN = the data's */
     const cod_named_tick *x_ticks;
     size_t x_tick_count; /**< 0 = round numbers */
 } cod_line_plot;
@@ -58,14 +58,14 @@ typedef struct cod_mark_plot {
     size_t row_count;
     const char *const *series; /**< [series_count] names for the legend, or NULL for none */
     size_t series_count;
-    bool x_log;  /**< what is 0 then stands at the left edge */
+    bool x_log;  /**< logarithmic; a value of 0 is drawn at the left edge */
     bool x_zero; /**< the axis begins at 0 */
 } cod_mark_plot;
 
 COD_MUST_CHECK cod_status cod_mark_plot_draw(const cod_mark_plot *plot, int number, cod_drawing *drawing);
 
 typedef struct cod_bar_row {
-    const char *name, *text; /**< text: behind the bar */
+    const char *name, *text; /**< text: after the bar */
     const double *values;    /**< [part_count], NaN = nothing */
 } cod_bar_row;
 

@@ -122,7 +122,10 @@ static void write_factors(const cod_report *report, const race *r)
     fputs(" times", report->out);
 }
 
-/** Where the order changes: the straight line between two rates, in logarithms of rate and of the times' ratio. */
+/**
+ * The rate at which the order changes, interpolated linearly between two rates in the logarithms of the rate and of the
+ * ratio of times.
+ */
 static void write_crossing(const cod_report *report, const race *r)
 {
     const size_t i = r->change;

@@ -1,4 +1,7 @@
-/** What the sections of the report share. Each section writes itself into the page, or nothing where its figures are absent. */
+/**
+ * What the sections of the report share. Each section writes itself into the page, or nothing if its figures are
+ * absent.
+ */
 #ifndef COD_REPORT_REPORT_INTERNAL_H
 #define COD_REPORT_REPORT_INTERNAL_H
 
@@ -12,22 +15,25 @@ typedef struct cod_report {
     const char *folder;
     FILE *out; /**< the page */
     cod_arena *arena;
-    int drawings;  /**< how many there are so far */
-    double target; /**< the best quality that all runs reach while training; NaN = it cannot be told */
+    int drawings;  /**< number of drawings so far */
+    double target; /**< the best quality that all runs reach during training; NaN = unknown */
     const struct cod_run_data
-        *run;      /**< of a training's page, whose `data` is NULL and which has no PNG files beside it */
-    int refresh_s; /**< after which the browser loads the page anew; 0 = it does not */
+        *run;      /**< for the page of a training run, whose `data` is NULL and which has no PNG files */
+    int refresh_s; /**< seconds after which the browser reloads the page; 0 = never */
 } cod_report;
 
 /** Writes FOLDER/report.html around the sections, which end inside <main>, and removes PNG files that it no longer names. */
 COD_MUST_CHECK cod_status cod_report_write_page(cod_report *report, cod_status (*sections)(cod_report *report));
-/** All from the doctype to the heading. */
+/** Writes everything from the doctype to the heading. */
 void cod_report_head(cod_report *report, const char *title);
-/** An entry of a <dl>; nothing where `fact` is "". */
+/** Writes an entry of a <dl>; nothing if `fact` is "". */
 void cod_report_fact(cod_report *report, const char *name, const char *fact);
-/** Ends the section and the <dl> of how it was made: the command that writes the page anew, and the configuration, "" = unknown. */
+/**
+ * Ends the section and the <dl> about the making of the page, with the command that writes it anew and the
+ * configuration ("" = unknown).
+ */
 void cod_report_end_making(cod_report *report, const char *config);
-/** An <img> with a PNG's bytes, or why there is none. @param name  below the folder */
+/** Writes an <img> with a PNG's bytes, or why there is none. @param name below the folder */
 void cod_report_embed(cod_report *report, const char *name, const char *label);
 
 /** Draws a plot and writes it to the page and as FOLDER/`file`.png, with a caption (HTML). */
@@ -39,18 +45,18 @@ COD_MUST_CHECK cod_status cod_report_add_bar_plot(cod_report *report, const cod_
                                                   const char *caption);
 /** Removes the PNG files that an earlier page of this report names and the new one does not: nobody would write them anew. */
 COD_MUST_CHECK cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page);
-/** "" with one rate, else what tells a plot's title or a heading which rate it is of: ", 20 Mbit/s"; in the arena. */
+/** Suffix of a plot's title or a heading that names the rate: ", 20 Mbit/s"; "" if there is one rate; in the arena. */
 const char *cod_report_rate_suffix(const cod_report *report, size_t rate);
-/** "20 Mbit/s", "no limit", or the name itself where it is no rate. */
+/** "20 Mbit/s", "no limit", or the name itself if it is no rate. */
 const char *cod_report_rate_label(const cod_report *report, size_t rate);
-/** `base` for the first rate, else `base`-RATE, of characters that file names take everywhere; in the arena. */
+/** `base` for the first rate, else `base`-RATE, with characters that all file systems allow; in the arena. */
 const char *cod_report_file_name(const cod_report *report, const char *base, size_t rate);
 /** Whether a run of the arm at this rate has finished. */
 bool cod_report_has_runs(const cod_report_arm *arm, size_t rate);
 /** printf into the arena; "" when memory is short. */
 const char *cod_report_text(const cod_report *report, const char *fmt, ...) COD_PRINTF(2, 3);
 
-/** The best quality that every finished run reaches while it trains, a little less where digits are cut; NaN = none. */
+/** The best quality that every finished run reaches during training, rounded down a little; NaN = none. */
 double cod_report_find_target(const cod_report_data *data);
 
 typedef struct cod_report_goal {
@@ -58,7 +64,9 @@ typedef struct cod_report_goal {
     double target;
 } cod_report_goal;
 
-/** Seconds until a run reaches its goal at `context`, between two evaluations by a straight line; NaN = it does not. */
+/**
+ * Seconds until a run reaches the goal at `context`, interpolated linearly between two evaluations; NaN = it does not.
+ */
 double cod_report_time_to(const cod_report_run *run, const void *context);
 
 /** Whether and by how much an arm differs from another. */
@@ -71,7 +79,10 @@ typedef struct cod_contest {
 COD_MUST_CHECK cod_status cod_report_compare(const cod_report *report, size_t rate, size_t base, cod_contest *contests);
 
 COD_MUST_CHECK cod_status cod_report_verdict(cod_report *report);
-/** Items of a list: which arm reaches the target sooner than the baseline at which link rates. Nothing with one rate. */
+/**
+ * Writes items of a list: which arm reaches the target sooner than the baseline at which link rates. Writes nothing if
+ * there is one rate.
+ */
 COD_MUST_CHECK cod_status cod_report_speed_words(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_arms(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_tuning(cod_report *report);
@@ -82,7 +93,7 @@ COD_MUST_CHECK cod_status cod_report_agreement(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_crops(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_failures(cod_report *report);
 
-/** What numbers are multiplied by to be handy, and their unit then. */
+/** A factor that makes numbers handy, and the resulting unit. */
 typedef struct cod_scaling {
     double factor;
     const char *unit;
@@ -91,7 +102,7 @@ typedef struct cod_scaling {
 /** For byte counts of this size. */
 cod_scaling cod_report_bytes_unit(double bytes);
 
-/** A line of each arm over its evaluations, mean and deviation over seeds; see curves.c. */
+/** The x axis of an arm's line over its evaluations (mean and deviation over seeds); see curves.c. */
 typedef enum cod_curve_axis { COD_CURVE_STEP, COD_CURVE_TIME, COD_CURVE_BYTES, COD_CURVE_DISAGREEMENT } cod_curve_axis;
 /** @param[out] line  in the arena; count 0 = the arm has nothing to show */
 COD_MUST_CHECK cod_status cod_report_curve(const cod_report *report, size_t arm, size_t rate, cod_curve_axis axis,

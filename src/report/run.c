@@ -133,7 +133,7 @@ static cod_status write_quality(cod_report *report)
     return add_plots(report, plots, sizeof plots / sizeof plots[0], "Quality on held-out data", NULL);
 }
 
-/** The losses of a recipe that has several, by the keys "loss.NAME" of a row; else the one that it has. */
+/** The losses of a recipe that has several, by the keys "loss.NAME" of a row; or else its only loss. */
 static cod_status write_losses(cod_report *report)
 {
     plot plots[MOST_LOSSES + 1] = {{"task_loss", "Loss of the task", "mean since the row before", number_of, false}};
@@ -175,7 +175,7 @@ static cod_status write_speed(cod_report *report)
     return add_plots(report, plots, sizeof plots / sizeof plots[0], "Speed and learning rate", NULL);
 }
 
-/** Of samples, those of the first and the last step: "step-0000250-group-0-1.png". */
+/** The samples of the first and the last step: "step-0000250-group-0-1.png". */
 static void write_pictures(cod_report *report)
 {
     const cod_string_list *names = &report->run->samples;
@@ -224,7 +224,7 @@ static double last_step(const cod_run_data *run)
     return step;
 }
 
-/** What the run came to, in one line. */
+/** The result of the run, in one line. */
 static void write_state(cod_report *report)
 {
     const cod_run_data *run = report->run;

@@ -31,19 +31,21 @@ typedef enum cod_t_test_kind {
     COD_T_TEST_WELCH,  /**< Welch (1947): unequal variances; freedom by Satterthwaite (1946) */
 } cod_t_test_kind;
 
-/** What a test found about mean(a) - mean(b). NaN where it cannot be told. */
+/** Result of a test about mean(a) - mean(b). NaN = unknown. */
 typedef struct cod_t_test {
     cod_t_test_kind kind;
     size_t count_a, count_b;
     double difference;
     double t, freedom;
-    double p;         /**< two-sided; NaN also where no value varies, for then nothing tells how much chance there is */
+    double p;         /**< two-sided; NaN also if no value varies, because chance then cannot be estimated */
     double low, high; /**< 95 % confidence interval of the difference */
 } cod_t_test;
 
-/** Of the pairs (a[i], b[i]); with fewer than two the kind is COD_T_TEST_NONE and only `difference` is told. */
+/**
+ * Test of the pairs (a[i], b[i]); with fewer than two pairs the kind is COD_T_TEST_NONE and only `difference` is set.
+ */
 cod_t_test cod_t_test_paired(const double *a, const double *b, size_t count);
-/** Of independent values; with fewer than two on a side the kind is COD_T_TEST_NONE. */
+/** Test of independent values; with fewer than two on a side the kind is COD_T_TEST_NONE. */
 cod_t_test cod_t_test_welch(const double *a, size_t count_a, const double *b, size_t count_b);
 
 /**

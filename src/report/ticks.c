@@ -35,7 +35,7 @@ cod_ticks cod_ticks_linear(double low, double high, size_t most)
     return ticks;
 }
 
-/** Those of `factors` times a power of ten, each `stride`-th power. */
+/** Ticks at `factors` times powers of ten, for every `stride`-th power. */
 static cod_ticks powers(double low, double high, const double *factors, size_t count, int stride)
 {
     cod_ticks ticks = {0};

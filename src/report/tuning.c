@@ -1,4 +1,4 @@
-/* What each arm was tuned to, and of which candidates. */
+/* The candidates of each arm, and the chosen one. */
 #include "report/report_internal.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
  * @file
  * What servers and workers of the asynchronous parameter server share.
  *
- * A step of a worker: push {header, gradient of each server's part}, await {header, what the weights changed by}. The push of a
- * first worker to the first server carries the statistics of normalisation too.
+ * In a step, a worker pushes {header, gradient of each server's part} and waits for {header, change of the weights}.
+ * The first worker's push to the first server also carries the normalisation statistics.
  */
 #ifndef COD_STRATEGIES_ASYNC_INTERNAL_H
 #define COD_STRATEGIES_ASYNC_INTERNAL_H
@@ -30,25 +30,25 @@ enum {
 };
 
 typedef struct async_header {
-    uint64_t updates; /**< push: of this worker, with this one */
+    uint64_t updates; /**< push: updates of this worker, including this one */
     uint64_t
-        version; /**< push: of the weights that the gradient is of; pull: of these. Updates applied by that server */
+        version; /**< version of the weights: push: at which the gradient was computed; pull: in this message. Counts updates applied by that server */
     double rate; /**< push: the worker's learning rate */
 } async_header;
 
 typedef enum async_state { ASYNC_IDLE, ASYNC_RECEIVING, ASYNC_RECEIVED, ASYNC_HELD, ASYNC_SENDING } async_state;
 
-/** A server and a worker, on either side. */
+/** The link between a server and a worker, on either side. */
 typedef struct async_link {
-    int world_rank;      /**< the other's */
+    int world_rank;      /**< world rank of the other side */
     size_t first, count; /**< the server's part of the trainable values */
     uint64_t version;    /**< that the worker has */
-    uint64_t updates;    /**< that the worker has made */
-    async_header header; /**< of the message under way */
+    uint64_t updates;    /**< updates that the worker has made */
+    async_header header; /**< header of the message in progress */
     unsigned char *message;
     cod_transfers moving;
     async_state state;             /**< a server's */
-    float *known;                  /**< a server's, coded pulls: [count] what the worker has */
+    float *known;                  /**< on a server with coded pulls: [count] values that the worker has */
     cod_gradient_codec push, pull; /**< a worker's */
 } async_link;
 
@@ -60,38 +60,41 @@ typedef struct async_strategy {
     int servers, workers;
     async_link *links; /**< [workers] of a server, [servers] of a worker */
     size_t link_count;
-    int server;          /**< index of a server */
+    int server;          /**< index of this server */
     size_t first, count; /**< its part */
 
     /**
-     * Weights, gradients and, of a server, their moving average as the host has them. A worker's hold the weights that it pulled, a
-     * server's part those of its last update.
+     * Host copies of weights, gradients and, on a server, the moving average. On a worker they hold the weights that it
+     * pulled; on a server, its part after its last update.
      */
     cod_mirror values, gradients, average;
     cod_gradient_codec push, pull; /**< a server's */
     float *change;                 /**< a server's, coded pulls: [count] */
-    float *statistics;      /**< the first server's: [state] as the first worker pushed them, until that is applied */
-    float *residual;        /**< a worker's, coded pushes: [trainable] what codings have lost so far */
+    float *
+        statistics; /**< on the first server: [state] statistics that the first worker pushed, until the push is applied */
+    float *residual;        /**< on a worker with coded pushes: [trainable] error feedback */
     uint64_t version;       /**< updates applied */
-    uint64_t first_version; /**< when this process began */
+    uint64_t first_version; /**< version when this process began */
     uint64_t staleness, staleness_max;
-    int turn; /**< deterministic: whose push is next */
+    int turn; /**< deterministic: worker whose push is next */
     bool begun;
     double waited_s;
     uint64_t steps;
 } async_strategy;
 
-/** Values of the s-th of the servers' parts. */
+/** Range of values of a server's part. */
 void async_part(size_t trainable, int servers, int index, size_t *first, size_t *count);
 
-/** A server's step: until every worker has made as many updates as the run has steps with this one. */
+/**
+ * A server's step: serves until every worker has made as many updates as the run has made steps, including this one.
+ */
 COD_MUST_CHECK cod_status async_serve(async_strategy *a);
-/** On all servers: the first gets the others' parts of weights and moving average. */
+/** Called on all servers: brings the others' parts of weights and moving average to the first. */
 COD_MUST_CHECK cod_status async_gather(async_strategy *a);
 /** Waits until all workers have what was sent to them. */
 COD_MUST_CHECK cod_status async_flush(async_strategy *a);
 
-/** Brings what a worker pushes to the host. Waits for the device. */
+/** Copies the values that a worker pushes to the host. Waits for the device. */
 COD_MUST_CHECK cod_status async_fetch(async_strategy *a);
 /** A worker's halves of a step. */
 COD_MUST_CHECK cod_status async_push(async_strategy *a);

@@ -15,23 +15,24 @@ static const char *const codecs[] = {"none", "int8", "topk", "onebit", NULL};
 #define FIELD(name) offsetof(cod_async_options, name)
 static const cod_option option_list[] = {
     {"servers", COD_OPTION_INT, FIELD(servers), "1", 1, 4096, NULL,
-     "ranks, the first ones, that hold a part of the weights each and do not train"},
+     "Number of ranks, counted from the first, that each hold a part of the weights and do not train."},
     {"max_delay", COD_OPTION_INT, FIELD(max_delay), "4", 0, MOST_DELAY, NULL,
-     "updates that a worker may be ahead of the slowest one before it waits"},
+     "Number of updates that a worker may be ahead of the slowest one before it waits."},
     {"staleness_aware", COD_OPTION_BOOL, FIELD(staleness_aware), "true", 0, 0, NULL,
-     "divide the learning rate of an update by the number of updates by others since its worker pulled"},
+     "Divide the learning rate of an update by the number of updates that others made since its worker pulled."},
     {"push_codec", COD_OPTION_CHOICE, FIELD(push_codec), "none", 0, 0, codecs,
-     "coding of gradients, with error feedback: none exact, int8 a quarter of the bytes, topk the largest, onebit "
-     "signs"},
+     "Coding of gradients, with error feedback. none: exact. int8: a quarter of the bytes. topk: only the largest "
+     "values. onebit: only signs."},
     {"pull_codec", COD_OPTION_CHOICE, FIELD(pull_codec), "none", 0, 0, codecs,
-     "coding of weights, as what they changed by since the worker last pulled; none exact"},
+     "Coding of the weights' change since the worker last pulled. none: exact."},
     {"topk_fraction", COD_OPTION_FLOAT, FIELD(topk_fraction), "0.01", 1e-6, 1, NULL,
-     "topk: part of the values that is sent, at 8 bytes each"},
+     "topk: share of the values that is sent. Each takes 8 bytes."},
 };
 #undef FIELD
 static const cod_option_table table = {
     "async_parameter_server",
-    "Servers that do not wait (Dean et al. 2012, Ho et al. 2013, Zhang et al. 2016): strategy async_parameter_server",
+    "Strategy async_parameter_server: servers that do not wait for workers (Dean et al. 2012, Ho et al. 2013, "
+    "Zhang et al. 2016).",
     option_list, sizeof option_list / sizeof option_list[0], sizeof(cod_async_options)};
 
 static cod_status check_ranks(const async_strategy *a, int size)
@@ -111,7 +112,7 @@ static cod_status make_worker(async_strategy *a)
     return COD_OK;
 }
 
-/** What coded pulls are the changes of is read from these before the first update. */
+/** Coded pulls read the initial weights from these mirrors before the first update. */
 static cod_status make_mirrors(async_strategy *a)
 {
     cod_train_session *session = a->context->session;

@@ -82,7 +82,10 @@ static cod_status apply(async_strategy *a, async_link *link)
     return COD_OK;
 }
 
-/** What the weights are, or changed by since this worker got some, into the message; both sides then know the same. */
+/**
+ * Codes the weights, or their change since this worker's last pull, into the message; both sides then have the same
+ * values.
+ */
 static cod_status code(async_strategy *a, async_link *link)
 {
     const float *values = a->values.host + a->first;

@@ -1,9 +1,10 @@
 /**
  * @file
- * Averaging over groups that wait for each other: what strategies do that synchronise groups now and then.
+ * Averaging over groups that wait for each other, for strategies that synchronise groups from time to time.
  *
- * Rank j of each group averages the j-th part of the values with the ranks of its place in the other groups; then each group
- * puts the parts together. So a group sends, and receives, 2·S·(G-1)/G bytes for S bytes and G groups, however many ranks it has.
+ * Rank j of each group averages the j-th part of the values with the ranks that have the same place in the other
+ * groups; then each group combines the parts. So a group sends, and receives, 2·S·(G-1)/G bytes for S bytes and G
+ * groups, however many ranks it has.
  */
 #ifndef COD_STRATEGIES_BETWEEN_H
 #define COD_STRATEGIES_BETWEEN_H
@@ -14,7 +15,7 @@
 /** Zeroed = not made. */
 typedef struct cod_between {
     cod_group *group;  /**< borrowed */
-    cod_group *across; /**< NULL where there is one group */
+    cod_group *across; /**< NULL if there is one group */
     int parts;         /**< ranks of the smallest group */
     float weight;      /**< of this group's values: its share of the ranks, times the number of groups */
 } cod_between;
@@ -24,8 +25,8 @@ COD_MUST_CHECK cod_status cod_between_init(cod_between *between, cod_comm *comm,
 void cod_between_clear(cod_between *between);
 
 /**
- * Averages over the groups, each weighted by its ranks, which is by its samples; all ranks get the same bits. Waits for all
- * groups. Collective on all ranks.
+ * Averages over the groups, weighted by their numbers of ranks and thus of samples; all ranks get the same bits. Waits
+ * for all groups. Collective on all ranks.
  *
  * @param[in,out] values  [count] equal on all ranks of a group
  */
@@ -34,7 +35,7 @@ COD_MUST_CHECK cod_status cod_between_average(cod_between *between, float *value
 /**
  * cod_between_average() in two calls, between which the caller computes. Starting does not wait for other groups.
  *
- * @param[in,out] values  [count] not to be touched until it is waited for; afterwards the average
+ * @param[in,out] values  [count] not to be touched until cod_between_wait() has returned; then the average
  * @param[out] reduction  new; for cod_between_wait(), which must be called. NULL where this rank has no part
  */
 COD_MUST_CHECK cod_status cod_between_start(cod_between *between, float *values, size_t count,
@@ -42,13 +43,16 @@ COD_MUST_CHECK cod_status cod_between_start(cod_between *between, float *values,
 /** Waits for all groups. Collective on the group. */
 COD_MUST_CHECK cod_status cod_between_wait(cod_between *between, float *values, size_t count, cod_reduction *reduction);
 
-/** The part of `count` values that this rank is for. @return whether there is one: groups may have more ranks than the smallest */
+/**
+ * The part of `count` values that this rank averages. @return whether there is one; groups may have more ranks than the
+ * smallest group
+ */
 bool cod_between_part(const cod_between *between, size_t count, size_t *first, size_t *part_count);
 
-/** The same of the rank `place`, below between->parts. */
+/** The part of the rank at `place`, below between->parts. */
 void cod_between_part_of(const cod_between *between, size_t count, int place, size_t *first, size_t *part_count);
 
-/** Puts the parts together on all ranks of the group. Collective on the group. @param[in,out] values  [count] */
+/** Combines the parts on all ranks of the group. Collective on the group. @param[in,out] values [count] */
 COD_MUST_CHECK cod_status cod_between_share(cod_between *between, float *values, size_t count);
 
 /** Bytes that a group sends, and receives, for an average of `count` values over `groups` groups. */

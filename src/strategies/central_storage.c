@@ -46,7 +46,7 @@ static cod_status share(central_storage *c, cod_train_context *context, cod_divi
     char *shared = (char *)c->all[0] + room(c->trainable);
     c->gradients = (cod_buffer){.host = c->all[c->node_rank], .bytes = c->trainable * sizeof(float)};
     c->values = (cod_buffer){.host = shared, .bytes = c->trainable * sizeof(float)};
-    /* Of the statistics, each rank's own, the first rank's are averaged. */
+    /* Statistics differ between ranks; the first rank's go into the moving average. */
     c->average =
         (cod_buffer){.host = shared + room(c->trainable), .bytes = (first ? count : c->trainable) * sizeof(float)};
     c->on_device = weights->values->host == NULL;
@@ -196,7 +196,7 @@ static cod_status after_update(cod_strategy *strategy, cod_train_context *contex
     return COD_OK;
 }
 
-/** What is evaluated and saved has the moving average of all parts. */
+/** Brings the moving average of all parts together, for evaluating and saving. */
 static cod_status gather_average(central_storage *c)
 {
     if (!c->on_device || c->context->config->train.ema == 0)
@@ -276,9 +276,8 @@ static void plan(const cod_run_config *run, size_t values, size_t state, cod_str
 void cod_strategy_register_central_storage(void)
 {
     static const cod_strategy_kind kind = {.name = "central_storage",
-                                           .help = "all ranks are one group; weights and moments are kept once a node, "
-                                                   "in shared memory, and each rank updates a "
-                                                   "part of them",
+                                           .help = "all ranks are one group; weights and moments are kept once on each "
+                                                   "node, in shared memory, and each rank updates a part of them",
                                            .one_group = true,
                                            .keeps_state = true,
                                            .one_set = true,

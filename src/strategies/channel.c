@@ -20,7 +20,7 @@ void cod_channel_clear(cod_channel *channel)
 {
     for (int i = 0; i < COD_CHANNEL_ROOM; i++) {
         const cod_status ended = cod_event_wait(channel->backend, channel->copied[i]);
-        (void)ended; /* a device that failed has said so to whoever used it */
+        (void)ended; /* a failed device has reported its failure to its user */
         cod_event_destroy(channel->backend, channel->copied[i]);
         if (channel->buffers[i] != NULL)
             channel->backend->host_buffer_destroy(channel->device, channel->buffers[i]);

@@ -1,7 +1,7 @@
 /**
  * @file
- * Averaging over groups that wait for each other, of values that travel coded: each rank of a place codes its part for the
- * ranks of its place in the other groups; all decode all, also their own, and average in one order.
+ * Averaging of coded values over groups that wait for each other: each rank codes its part for the ranks that have the
+ * same place in the other groups. All of them decode all parts, including their own, and average in the same order.
  *
  * A group sends, and receives, S/ratio·(G-1) bytes for S bytes and G groups; exact averaging, 2·S·(G-1)/G.
  */
@@ -26,8 +26,8 @@ typedef struct cod_coded_average {
 
 /**
  * @param count       values
- * @param exact_from  those from this index on travel as f32
- * @param run         equal in all groups; with it others' bytes are told from this run's
+ * @param exact_from  values from this index on travel as f32
+ * @param run         equal in all groups; distinguishes this run's bytes from those of other runs
  */
 COD_MUST_CHECK cod_status cod_coded_average_init(cod_coded_average *average, cod_between *between,
                                                  const cod_codec_options *options, size_t count, size_t exact_from,
@@ -35,9 +35,9 @@ COD_MUST_CHECK cod_status cod_coded_average_init(cod_coded_average *average, cod
 void cod_coded_average_clear(cod_coded_average *average);
 
 /**
- * As cod_between_average(); `version` must be equal in all groups and another at each call.
+ * As cod_between_average(); `version` must be equal in all groups and different at each call.
  *
- * @return COD_ERR_NUMERIC when a value is not finite, COD_ERR_FORMAT when bytes came damaged
+ * @return COD_ERR_NUMERIC when a value is not finite, COD_ERR_FORMAT when received bytes are damaged
  */
 COD_MUST_CHECK cod_status cod_coded_average_run(cod_coded_average *average, float *values, uint64_t version);
 

@@ -17,25 +17,28 @@ static const char *const codecs[] = {"f32", "int8", NULL};
 #define FIELD(name) offsetof(cod_diloco_options, name)
 static const cod_option option_list[] = {
     {"period", COD_OPTION_INT, FIELD(period), "500", 1, 1e9, NULL,
-     "steps that groups train alone between two outer steps, for which they wait; the paper's H"},
+     "Steps that groups train alone between two outer steps. All groups wait for each other at an outer step. The "
+     "paper calls this number H."},
     {"outer_rate", COD_OPTION_FLOAT, FIELD(outer_rate), "0.7", 1e-6, 10, NULL,
-     "learning rate of the outer optimiser; 1 without outer_momentum is local_sgd"},
+     "Learning rate of the outer optimiser. 1 with outer_momentum: 0 is local_sgd."},
     {"outer_momentum", COD_OPTION_FLOAT, FIELD(outer_momentum), "0.9", 0, 0.9999, NULL,
-     "Nesterov momentum of the outer optimiser"},
+     "Nesterov momentum of the outer optimiser."},
     {"codec", COD_OPTION_CHOICE, FIELD(codec), "f32", 0, 0, codecs,
-     "coding of what weights changed by: f32 exact, int8 a quarter of the bytes"},
+     "Coding of the change of the weights. f32: exact. int8: a quarter of the bytes."},
     {"fragments", COD_OPTION_INT, FIELD(fragments), "1", 1, 1e6, NULL,
-     "ranges that the weights are cut into, one of which meets every period/fragments steps (Streaming DiLoCo, "
-     "Douillard et al. 2025); a divisor of period"},
+     "Number of ranges that the weights are cut into. One range is averaged every period/fragments steps (Streaming "
+     "DiLoCo, Douillard et al. 2025). It must divide `period`."},
     {"overlap_steps", COD_OPTION_INT, FIELD(overlap_steps), "0", 0, 1e9, NULL,
-     "steps that groups go on training while a fragment is averaged; below period/fragments"},
+     "Steps that groups go on training while a fragment is being averaged. Must be below period/fragments. 0 = they "
+     "wait."},
     {"keep_local", COD_OPTION_FLOAT, FIELD(keep_local), "auto", 0, 1, cod_option_auto,
-     "part of a group's own fragment that stays when the averaged one comes; auto: 0.5 with overlap_steps, else 0"},
+     "Share of a group's own fragment that remains when the averaged one arrives. auto: 0.5 if overlap_steps is above "
+     "0, otherwise 0."},
 };
 #undef FIELD
-static const cod_option_table table = {"diloco", "Outer steps between groups (Douillard et al. 2023): strategy diloco",
-                                       option_list, sizeof option_list / sizeof option_list[0],
-                                       sizeof(cod_diloco_options)};
+static const cod_option_table table = {
+    "diloco", "Strategy diloco: outer optimiser steps on the averaged weights of all groups (Douillard et al. 2023).",
+    option_list, sizeof option_list / sizeof option_list[0], sizeof(cod_diloco_options)};
 
 static const cod_codec_options int8 = {
     .coding = COD_CHUNK_INT8, .entropy = COD_CODEC_PLAIN, .bf16_scales = true, .chunk_values = 16384};
@@ -55,7 +58,7 @@ typedef struct diloco {
     float *outer;    /**< [trainable] what all groups last went on from */
     float *momentum; /**< [trainable] */
     float *moving;   /**< [largest fragment] on its way to the mean, trainable values and then states */
-    /* Of a fragment that is averaged while groups go on: */
+    /* The fragment that is being averaged while groups continue training: */
     int64_t started; /**< steps done then; -1 = there is none */
     float *sent;     /**< [largest fragment] what the group gave; for checkpoints */
     cod_reduction *reduction;
@@ -335,9 +338,8 @@ void cod_strategy_register_diloco(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "diloco",
-        .help =
-            "groups train alone; their weights' averaged change is the gradient of an outer optimiser every so many "
-            "steps, for which they wait",
+        .help = "groups train alone; every so many steps they wait for each other, and the average change of their "
+                "weights is the gradient of an outer optimiser",
         .keeps_state = true,
         .averages = true,
         .only_averages = true,

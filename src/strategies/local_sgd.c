@@ -1,4 +1,4 @@
-/* `local_sgd`: groups train alone and average their weights now and then. */
+/* `local_sgd`: groups train alone and average their weights from time to time. */
 #include "strategies/local_sgd.h"
 
 #include "strategies/local_steps.h"
@@ -7,10 +7,10 @@
 
 static const cod_option option_list[] = {
     {"period", COD_OPTION_INT, offsetof(cod_local_sgd_options, period), "50", 1, 1e9, NULL,
-     "steps that groups train alone between two averages of their weights, for which they wait"},
+     "Steps that groups train alone before they average their weights. All groups wait for each other at an average."},
 };
 static const cod_option_table table = {
-    "local_sgd", "Averaging weights between groups (McMahan et al. 2017, Stich 2019): strategy local_sgd", option_list,
+    "local_sgd", "Strategy local_sgd: groups average their weights (McMahan et al. 2017, Stich 2019).", option_list,
     sizeof option_list / sizeof option_list[0], sizeof(cod_local_sgd_options)};
 
 static cod_status meet(cod_local_steps *local, cod_train_context *context, float *values)
@@ -59,7 +59,7 @@ void cod_strategy_register_local_sgd(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "local_sgd",
-        .help = "groups train alone and average their weights every so many steps, for which they wait",
+        .help = "groups train alone; every so many steps they wait for each other and average their weights",
         .keeps_state = true, /* none but how ranks are divided into groups, which a resumed run must find as it was */
         .averages = true,
         .only_averages = true,

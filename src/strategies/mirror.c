@@ -16,7 +16,7 @@ void cod_mirror_clear(cod_mirror *mirror)
 {
     if (mirror->pinned != NULL) {
         const cod_status ended = cod_mirror_wait(mirror);
-        (void)ended; /* a device that failed has said so to whoever used it */
+        (void)ended; /* a failed device has reported its failure to its user */
         cod_event_destroy(mirror->backend, mirror->copied);
         mirror->backend->host_buffer_destroy(mirror->device, mirror->pinned);
     }

@@ -16,17 +16,19 @@ enum { TAG_PARTS = 3 /**< of weights and optimiser, to the group's first rank */
 
 static const cod_option option_list[] = {
     {"stages", COD_OPTION_INT, offsetof(cod_model_parallel_options, stages), "0", 0, 4096, NULL,
-     "ranks that hold the network together, each some of its layers; ranks of the group divided by it train as many "
-     "networks side by side and average their gradients; 0 = all ranks hold one network"},
+     "Number of ranks that hold one network together, each some of its layers. Must divide the ranks of the group; "
+     "the group then trains ranks/stages networks side by side and averages their gradients. 0 = all ranks hold one "
+     "network."},
     {"cuts", COD_OPTION_STRING_LIST, offsetof(cod_model_parallel_options, cuts), "", 0, 0, NULL,
-     "layers that the second and further stages begin with, such as [body.8.f.0]; empty = balanced by what layers "
-     "cost: their time measured at the start, or with train.deterministic or without train.autotune their operations"},
+     "Names of the layers that start the second and each further stage, such as [body.8.f.0]. Empty = balanced by the "
+     "time of each layer, measured at the start; with train.deterministic, or without train.autotune, by its number "
+     "of operations."},
 };
-static const cod_option_table table = {"model_parallel",
-                                       "Layers divided over ranks (Narayanan et al. 2021, PipeDream-Flush): strategy "
-                                       "model_parallel, with train.accumulate mini-batches a step",
-                                       option_list, sizeof option_list / sizeof option_list[0],
-                                       sizeof(cod_model_parallel_options)};
+static const cod_option_table table = {
+    "model_parallel",
+    "Strategy model_parallel: layers divided over ranks (Narayanan et al. 2021, PipeDream-Flush). "
+    "train.accumulate is the number of mini-batches in a step.",
+    option_list, sizeof option_list / sizeof option_list[0], sizeof(cod_model_parallel_options)};
 
 typedef struct model_parallel {
     cod_strategy base;
@@ -245,7 +247,7 @@ static cod_status gather(cod_strategy *strategy, cod_train_context *context, flo
     return COD_OK;
 }
 
-/** What became of the division: each stage's share of the time that was spent computing, and how much was not. */
+/** Logs the result of the division: each stage's share of the computing time, and its idle time. */
 static void tell_balance(const model_parallel *p, double (*times)[2], int ranks)
 {
     const int count = p->stages.count;
@@ -385,7 +387,7 @@ void cod_strategy_register_model_parallel(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "model_parallel",
-        .help = "the layers are divided over ranks, which pass activations and their gradients on (a pipeline)",
+        .help = "the layers are divided over ranks, which pass activations and gradients to each other (a pipeline)",
         .one_group = true,
         .tables = tables,
         .table_count = 1,

@@ -2,9 +2,9 @@
  * @file
  * The `model_parallel` strategy: the layers are divided over ranks, which pass activations and their gradients on; see pipeline.h.
  *
- * Ranks 0 … p-1 of the group hold one network, the next p another, and so on: equal stages of all networks average their
- * gradients, as in data-parallel training. With m mini-batches a step (train.accumulate) and equal stages, each idles
- * (p-1)/(m+p-1) of the time (Huang et al. 2019, "GPipe", 2.3).
+ * Ranks 0 … p-1 of the group hold one network, the next p ranks another, and so on. The ranks with the same stage
+ * average their gradients, as in data-parallel training. With m mini-batches in a step (train.accumulate) and equal
+ * stages, each rank is idle (p-1)/(m+p-1) of the time (Huang et al. 2019, "GPipe", 2.3).
  */
 #ifndef COD_STRATEGIES_MODEL_PARALLEL_H
 #define COD_STRATEGIES_MODEL_PARALLEL_H
@@ -17,7 +17,7 @@ typedef struct cod_model_parallel_options {
     cod_string_list cuts;
 } cod_model_parallel_options;
 
-/** Makes `train.strategy: model_parallel` with section `model_parallel` known. */
+/** Registers `train.strategy: model_parallel`, with its section `model_parallel`. */
 void cod_strategy_register_model_parallel(void);
 
 #endif

@@ -15,19 +15,19 @@ enum { TAG_OUTER, TAG_VALUES };
 #define FIELD(name) offsetof(cod_noloco_options, name)
 static const cod_option option_list[] = {
     {"period", COD_OPTION_INT, FIELD(period), "50", 1, 1e9, NULL,
-     "steps that groups train alone between two outer steps, each with one other group, for which they wait"},
+     "Steps that groups train alone between two outer steps. At an outer step, each group waits for one other group."},
     {"outer_rate", COD_OPTION_FLOAT, FIELD(outer_rate), "0.7", 1e-6, 10, NULL,
-     "learning rate of the outer optimiser; the paper's beta"},
+     "Learning rate of the outer optimiser. The paper calls it beta."},
     {"outer_momentum", COD_OPTION_FLOAT, FIELD(outer_momentum), "0.5", 0, 0.9999, NULL,
-     "momentum of the outer optimiser; the paper's alpha"},
+     "Momentum of the outer optimiser. The paper calls it alpha."},
     {"pull", COD_OPTION_FLOAT, FIELD(pull), "1", 0, 2, NULL,
-     "how far the weights from which two groups set out are drawn to their mean when they meet, 1 = to it; the "
-     "paper's gamma"},
+     "How far the outer weights of two groups that meet move to their mean: 0 = not at all, 1 = to the mean. The "
+     "paper calls it gamma."},
 };
 #undef FIELD
 static const cod_option_table table = {
-    "noloco", "Outer steps with one random group (Kolehmainen et al. 2025): strategy noloco", option_list,
-    sizeof option_list / sizeof option_list[0], sizeof(cod_noloco_options)};
+    "noloco", "Strategy noloco: outer optimiser steps with one random group at a time (Kolehmainen et al. 2025).",
+    option_list, sizeof option_list / sizeof option_list[0], sizeof(cod_noloco_options)};
 
 typedef struct noloco {
     cod_local_steps local;
@@ -209,8 +209,8 @@ void cod_strategy_register_noloco(void)
     static const cod_option_table *const tables[] = {&table};
     static const cod_strategy_kind kind = {
         .name = "noloco",
-        .help = "groups train alone; every so many steps each meets one random other and both take an outer step that "
-                "also draws them together",
+        .help = "groups train alone; every so many steps each group meets one random other group, and both take an "
+                "outer step that also draws their weights together",
         .keeps_state = true,
         .averages = true,
         .only_averages = true,

@@ -82,7 +82,7 @@ static cod_status add_costs(const cod_train_session *session, cod_executable *ex
 
 cod_status cod_layers_measure(const cod_train_session *session, bool timed, cod_layer *layers, size_t count)
 {
-    cod_weights weights = {0}; /* of its own: running moves gradients and statistics */
+    cod_weights weights = {0}; /* separate weights, because running changes gradients and statistics */
     cod_executable *executable = NULL;
     cod_status status =
         cod_weights_init(&weights, session->backend, session->device, session->recipe.model.graph, COD_F32, true);

@@ -108,7 +108,7 @@ static size_t input_bytes(const cod_pipeline *p, const char *name)
     return cod_view_span_bytes(&view);
 }
 
-/** Room for what the stage needs of the data itself, and for losses. */
+/** Makes slots for the data that the stage itself reads, and for losses. */
 static cod_status make_transfers(cod_pipeline *p, const cod_train_context *context)
 {
     const cod_train_session *session = context->session;
@@ -152,7 +152,7 @@ void cod_pipeline_clear(cod_pipeline *p)
     *p = (cod_pipeline){0};
 }
 
-/** Where mini-batch `batch` of the step lives, and its program. */
+/** The slot of mini-batch `batch` of the step, and its program. */
 static cod_program *program_of(const cod_pipeline *p, int64_t batch, cod_executable **executable)
 {
     const cod_pipeline_slot *slot = &p->slots[(size_t)batch % p->slot_count];
@@ -160,7 +160,7 @@ static cod_program *program_of(const cod_pipeline *p, int64_t batch, cod_executa
     return batch == 0 ? slot->first : slot->later;
 }
 
-/** What the stage needs of the data itself; every stage sees the same mini-batches. */
+/** Loads the data that the stage itself reads; every stage loads the same mini-batches. */
 static cod_status load(cod_pipeline *p, const cod_train_context *context, cod_executable *executable)
 {
     cod_batch batch;

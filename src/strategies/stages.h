@@ -1,6 +1,6 @@
 /**
  * @file
- * Which layers are which stage's.
+ * Assigns the layers of a network to stages.
  */
 #ifndef COD_STRATEGIES_STAGES_H
 #define COD_STRATEGIES_STAGES_H
@@ -14,7 +14,7 @@ typedef struct cod_stages {
     int count;
     cod_layer *layers;
     size_t layer_count;
-    size_t *first;                /**< [count + 1] of each stage's layers the first, and layer_count */
+    size_t *first;                /**< [count + 1] index of each stage's first layer, and layer_count */
     cod_stage *nodes;             /**< [count] */
     cod_stage_range (*ranges)[2]; /**< [count]: its trainable elements, its states */
     double *shares;               /**< [count] of the cost */
@@ -22,13 +22,13 @@ typedef struct cod_stages {
 } cod_stages;
 
 /**
- * Divides the session's network: by the names of the layers that stages but the first begin with, or, where there are none,
- * so that the most costly stage costs least.
+ * Divides the session's network: at the layers named in `cuts`, with which all stages but the first begin; without
+ * `cuts`, so that the most costly stage costs as little as possible.
  *
- * @param group  whose first rank measures and tells the others; collective on it. NULL = this rank is alone
+ * @param group  its first rank measures and sends the result to the others; collective on it. NULL = only this rank
  * @param cuts   none, or one less than stages
  * @param[out] out  cod_stages_clear() ends it, also on failure
- * @return COD_ERR_ARGUMENT where the network cannot be divided so
+ * @return COD_ERR_ARGUMENT if the network cannot be divided in this way
  */
 COD_MUST_CHECK cod_status cod_stages_divide(const cod_train_session *session, cod_group *group, int count,
                                             const cod_string_list *cuts, cod_stages *out);

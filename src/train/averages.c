@@ -1,4 +1,7 @@
-/* How gradients are averaged inside a group: between the devices themselves where NCCL or MPI can, else through the host's memory. */
+/*
+ * Chooses how gradients are averaged inside a group: directly between devices if NCCL or MPI can, otherwise through the
+ * host's memory.
+ */
 #include "train/trainer_internal.h"
 
 #include "core/log.h"

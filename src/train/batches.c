@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Of all parts of a mini-batch, as it is kept. */
+/** Bytes of all parts of a kept mini-batch. */
 static size_t kept_bytes(const cod_feed *feed)
 {
     return feed->bytes[COD_FEED_INPUT] + feed->bytes[COD_FEED_TRUTH] + feed->bytes[COD_FEED_TURNS];

@@ -91,7 +91,7 @@ static void part_path(char path[4096], const char *folder, int64_t step, const c
     snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld/%s.safetensors", folder, (long long)step, part);
 }
 
-/** Of all names, arrays and texts but itself: a sum, because files keep neither order. */
+/** Writes a checksum of all names, arrays and texts except itself. It is a sum, because files keep no order of them. */
 static void checksum_write(char out[17], const cod_st_tensor *tensors, size_t tensor_count, const cod_st_text *texts,
                            size_t text_count)
 {

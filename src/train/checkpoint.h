@@ -1,8 +1,8 @@
 /**
  * @file
- * Checkpoints of a run: OUTPUT/NAME/checkpoints/step-XXXXXXXXX/group-G.safetensors, rank-R.safetensors where a strategy
- * keeps state of its own on each rank, and at a group's end closing-G.safetensors. Every file is written aside, flushed and renamed, so a step is there or is not; and it
- * bears a checksum of all that it holds.
+ * Checkpoints of a run: OUTPUT/NAME/checkpoints/step-XXXXXXXXX/group-G.safetensors, rank-R.safetensors if a strategy
+ * keeps state on each rank, and closing-G.safetensors when a group has ended. Every file is written under another name,
+ * flushed and renamed, so a step is complete or absent; each file has a checksum of its content.
  */
 #ifndef COD_TRAIN_CHECKPOINT_H
 #define COD_TRAIN_CHECKPOINT_H
@@ -10,7 +10,7 @@
 #include "core/option.h"
 #include "io/safetensors.h"
 
-/** What a checkpoint file holds: arrays and texts. Zeroed = empty; memory of the arrays is borrowed. */
+/** Content of a checkpoint file: arrays and texts. Zeroed = empty; memory of the arrays is borrowed. */
 typedef struct cod_checkpoint {
     cod_arena arena;
     cod_st_tensor *tensors;
@@ -40,7 +40,7 @@ COD_MUST_CHECK cod_status cod_checkpoint_read(const cod_st_file *file, const cha
 /** A number among the texts; COD_ERR_FORMAT when absent. */
 COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const char *key, double *value);
 
-/** A whole number among the texts, from `least` to 2^53; COD_ERR_FORMAT when absent or another one. */
+/** A whole number among the texts, from `least` to 2^53; COD_ERR_FORMAT if it is absent or out of range. */
 COD_MUST_CHECK cod_status cod_checkpoint_whole(const cod_st_file *file, const char *key, int64_t least, int64_t *value);
 
 /**
@@ -66,12 +66,12 @@ COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *co
 COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, const char *const *parts,
                                                size_t part_count, int64_t keep);
 
-/** Removes a part's files (NULL = every part's) of the steps after `step`, which a run that goes on from `step` leaves behind. */
+/** Removes a part's files (NULL = every part's) of the steps after `step`, for a run that resumes from `step`. */
 COD_MUST_CHECK cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t step);
 
 /**
- * Removes what a killed run left half written below `folder`, which may be absent: of one part (NULL = every part's), which
- * nobody may be writing.
+ * Removes incomplete files of a killed run below `folder`, which may be absent: those of one part (NULL = every
+ * part's), which no process may be writing.
  */
 COD_MUST_CHECK cod_status cod_checkpoint_clean(const char *folder, const char *part);
 

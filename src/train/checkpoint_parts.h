@@ -1,6 +1,7 @@
 /**
  * @file
- * Arrays of a checkpoint that are equal on all ranks of a group: each rank saves a part of each, and they complete them on resuming.
+ * Arrays of a checkpoint that are equal on all ranks of a group: each rank saves a part of each array, and the ranks
+ * exchange the parts on resuming.
  */
 #ifndef COD_TRAIN_CHECKPOINT_PARTS_H
 #define COD_TRAIN_CHECKPOINT_PARTS_H
@@ -13,15 +14,15 @@ COD_MUST_CHECK cod_status cod_checkpoint_add_part(cod_checkpoint *checkpoint, co
                                                   const void *data, size_t bytes);
 
 /**
- * Copies this rank's part to its place in `data`, or all of the array where the checkpoint has all of it, as those of earlier versions
- * do. Local; COD_ERR_FORMAT as cod_checkpoint_read().
+ * Copies this rank's part to its place in `data`, or the whole array if the checkpoint has all of it, as checkpoints of
+ * earlier versions do. Local; COD_ERR_FORMAT as cod_checkpoint_read().
  *
  * @param[out] data  [bytes]
  */
 COD_MUST_CHECK cod_status cod_checkpoint_read_part(const cod_st_file *file, cod_group *group, const char *name,
                                                    void *data, size_t bytes);
 
-/** Completes an array of which every rank has read its part. Collective on `group`. @param[in,out] data  [bytes] */
+/** Completes an array after every rank has read its part. Collective on `group`. @param[in,out] data [bytes] */
 COD_MUST_CHECK cod_status cod_checkpoint_complete(cod_group *group, void *data, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* A group's last word: what the summary needs of it, as a part of its last checkpoint. */
+/* The results of a group that the summary needs, saved as a part of its last checkpoint. */
 #include "train/closing_internal.h"
 
 #include "core/whole.h"

@@ -1,7 +1,7 @@
 /**
  * @file
- * A group's last word: what the summary needs of it. It is a part, closing-G, of the group's last checkpoint and goes with
- * it, so that groups which are jobs of their own find each other's, whichever ends last.
+ * The results of a group that the summary needs. They are a part, closing-G, of the group's last checkpoint, so that
+ * groups that are separate jobs find each other's results, whichever ends last.
  */
 #ifndef COD_TRAIN_CLOSING_INTERNAL_H
 #define COD_TRAIN_CLOSING_INTERNAL_H
@@ -9,19 +9,21 @@
 #include "train/trainer_internal.h"
 
 typedef struct closing {
-    cod_task_quality held_out, test; /**< on all held-out and all test data */
-    double baseline;                 /**< on the held-out data; NaN without any, and but from a job's first group */
-    double totals[TRAINER_TOTALS];   /**< of all the group's ranks and processes */
-    double elapsed_s;                /**< of its last process */
+    cod_task_quality held_out, test; /**< on all validation data and on all test data */
+    double baseline; /**< on the validation data; NaN if there are none, and in all groups of a job but the first */
+    double totals[TRAINER_TOTALS]; /**< over all ranks and processes of the group */
+    double elapsed_s;              /**< of its last process */
     double resumed_from;
     double parameters, fingerprint_high, fingerprint_low;
-    bool diverged;                  /**< by the recipe's guards: the group has no model */
-    char device[COD_DEVICE_REASON]; /**< that its first rank computed on */
+    bool diverged;                  /**< the recipe's guards found that the group has no usable model */
+    char device[COD_DEVICE_REASON]; /**< device of its first rank */
 } closing;
 
-/** Writes this group's; its leader. */
+/** Writes this group's results; called by its leader. */
 COD_MUST_CHECK cod_status closing_write(const trainer *t, const closing *c);
-/** Reads a group's, of as many steps as this run has. @return COD_ERR_IO when it is not there (yet) */
+/**
+ * Reads a group's results, which must have this run's number of steps. @return COD_ERR_IO if they are not there (yet)
+ */
 COD_MUST_CHECK cod_status closing_read(const trainer *t, int group, closing *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 static const cod_int8_blocks blocks = {.log2 = COD_INT8_BLOCK_LOG2, .bf16_scales = true};
 
-/** What an average waits for: its own values, or messages, in lanes of these numbers. */
+/** States of an average: it waits for its values, or for messages, in lanes of these numbers. */
 typedef enum phase { VALUES, PARTS, MEANS, DONE } phase;
 
 /** The average of a range; as others see it, the cod_reduction. */
@@ -166,7 +166,7 @@ static cod_status advance(average *a)
     return COD_OK;
 }
 
-/** The same of all; means are sent in the order of the averages, on all ranks. */
+/** Advances all averages; all ranks send means in the order of the averages. */
 static cod_status advance_all(cod_coded_allreduce *c)
 {
     if (c->failed)

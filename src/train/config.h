@@ -16,11 +16,11 @@ struct cod_strategy_kind;
 struct cod_recipe_kind;
 struct cod_train_task_kind;
 
-/** What a group trains, and on how many ranks. */
+/** The model of a group, its device, and its number of ranks. */
 typedef struct cod_group_config {
     int ranks;
     int device;                 /**< cod_device_kind */
-    const char *device_setting; /**< where the configuration says it, for messages */
+    const char *device_setting; /**< option that sets the device, for messages */
     cod_model_options model;
     const cod_model_kind *kind;
     const void *architecture; /**< the chosen model's options, as configured until cod_run_config_fit() */
@@ -38,17 +38,17 @@ typedef struct cod_run_config {
     cod_checkpoint_options checkpoint;
     cod_log_options log;
     cod_compare_options compare;
-    cod_config_table *sections; /**< [section_count] those of all recipes and strategies, with this run's values */
+    cod_config_table *sections; /**< [section_count] sections of all recipes and strategies, with this run's values */
     size_t section_count;
     const struct cod_recipe_kind *recipe;
     const struct cod_strategy_kind *strategy;
-    const struct cod_train_task_kind *task; /**< with the figures that this run computes; see cod_train_task_of() */
-    double max_time_s;                      /**< 0 = none */
-    cod_group_config
-        whole; /**< section `model`: of runs with one group, and of groups that name no model of their own */
-    cod_group_config *groups; /**< [group_count] those asked for */
+    const struct cod_train_task_kind
+        *task;                /**< the task, with the figures that this run computes; see cod_train_task_of() */
+    double max_time_s;        /**< 0 = none */
+    cod_group_config whole;   /**< section `model`: for runs with one group, and for groups that do not name a model */
+    cod_group_config *groups; /**< [group_count] the configured groups */
     size_t group_count;       /**< 0 = one group a node */
-    int only_group; /**< the one that this job is, where the others are jobs of their own; -1 = all are here */
+    int only_group; /**< index of this job's group if the other groups are separate jobs; -1 = this job has all groups */
 } cod_run_config;
 
 /**
@@ -60,7 +60,10 @@ typedef struct cod_run_config {
 COD_MUST_CHECK cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count,
                                               cod_run_config *out);
 
-/** The same, and what it names must be there: pictures, initial weights, a checkpoint where one is asked for. */
+/**
+ * Also checks that the files exist that training needs: pictures, initial weights, and a checkpoint if the run must
+ * resume.
+ */
 COD_MUST_CHECK cod_status cod_run_config_load_to_train(const char *path, const char *const *overrides, size_t count,
                                                        cod_run_config *out);
 void cod_run_config_clear(cod_run_config *run);
@@ -68,13 +71,16 @@ void cod_run_config_clear(cod_run_config *run);
 /** Makes the job one group of the run. @return COD_ERR_ARGUMENT when the configuration, or `group`, does not allow it */
 COD_MUST_CHECK cod_status cod_run_config_choose_group(cod_run_config *run, int group);
 
-/** Ranks that the configuration asks for in this job; 0 = as many as there are (one group a node). */
+/** Number of ranks that the configuration asks for in this job; 0 = any number (one group for each node). */
 int cod_run_config_ranks(const cod_run_config *run);
 
-/** The group that a rank of the job belongs to; -1 where nodes decide. */
+/** The group of a rank of the job; -1 if the nodes decide. */
 int cod_run_config_group_of_rank(const cod_run_config *run, int rank);
 
-/** Gives the classifiers of all groups the data's sizes where they are configured as 0; `architecture` is then another struct. */
+/**
+ * Sets sizes of all groups' classifiers that are configured as 0 to the data's; `architecture` then points to another
+ * struct.
+ */
 COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_classifier_sizes *data);
 
 /**
@@ -84,22 +90,23 @@ COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_clas
  */
 const void *cod_run_config_section(const cod_run_config *run, const cod_option_table *table);
 
-/** Whether the strategy makes all ranks one group, or is of one rank, whatever groups are configured. */
+/** Whether all ranks train as one group, or there is one rank, because of the strategy. */
 bool cod_run_config_is_one_group(const cod_run_config *run);
 
-/** How many ranks, the first of the job, serve and do not train. */
+/** Number of ranks that are servers and do not train; they are the first of the job. */
 int cod_run_config_servers(const cod_run_config *run);
 
-/** Over how many ranks the strategy splits one network; 1 = it is whole on each. */
+/** Number of ranks over which the strategy divides one network; 1 = each rank has the whole network. */
 int cod_run_config_stages(const cod_run_config *run);
 
 /**
- * Whether there is the file or folder `path` that the option `key` names. Where not, that is added to the configuration's problems, with
- * the command that brings it where `path` is in the folder `data`, which configs/ have their data in.
+ * Whether the file or folder `path` of option `key` exists. If it does not, this becomes a problem of the
+ * configuration; if `path` is in the folder `data`, where the files in configs/ have their data, the message names the
+ * command that brings it.
  */
 bool cod_run_config_has_file(const cod_run_config *run, const char *key, const char *path);
 
-/** What group `index` of a run trains. */
+/** Configuration of group `index` of a run. */
 const cod_group_config *cod_run_config_group(const cod_run_config *run, int index);
 
 /** Which device the ranks of group `index` compute on. */
@@ -108,13 +115,15 @@ cod_device_choice cod_run_config_device(const cod_run_config *run, int index);
 /** The run's folder, OUTPUT/NAME, in the configuration's arena. */
 const char *cod_run_config_folder(const cod_run_config *run);
 
-/** Every option with its value, as YAML that loads again; `comments`: also what it is. @param[out] text  new; free() */
+/**
+ * Every option with its value, as YAML that can be loaded; `comments`: also with its help. @param[out] text new; free()
+ */
 COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, bool comments, char **text);
 
 /** Which options count when two runs are compared. */
 typedef enum cod_run_config_scope {
-    COD_COMPARE_RESULT, /**< what bears on the result: not sections `checkpoint`, `log` and `compare`, train.max_time, the folder */
-    COD_COMPARE_SHARED, /**< what groups that are jobs of their own must agree on to understand each other */
+    COD_COMPARE_RESULT, /**< options that affect the result: all but sections `checkpoint`, `log` and `compare`, train.max_time and the folder */
+    COD_COMPARE_SHARED, /**< options on which groups that are separate jobs must agree */
 } cod_run_config_scope;
 
 /**
@@ -125,7 +134,7 @@ typedef enum cod_run_config_scope {
 COD_MUST_CHECK cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run_config_scope scope,
                                                  char difference[256]);
 
-/** Every option there is, for docs/config.md and `codistill config`. @param[out] text  new; free() */
+/** Lists every option, for docs/config.md and `codistill config`. @param[out] text new; free() */
 COD_MUST_CHECK cod_status cod_run_config_document(cod_config_style style, char **text);
 
 #endif

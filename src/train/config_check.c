@@ -186,7 +186,10 @@ static void check_alike(cod_run_config *run, const cod_group_config *group, int 
                            (long long)own->classes, (long long)all->classes);
 }
 
-/** Of the run (`index` -1) or one group: where it starts, what it is for, and that groups can teach each other at all. */
+/**
+ * Checks the model of the run (`index` -1) or of one group: its initial weights, its task, and that groups can teach
+ * each other.
+ */
 static void check_model(cod_run_config *run, const cod_group_config *group, int index)
 {
     cod_config *config = run->config;
@@ -286,7 +289,7 @@ static void check_init_file(cod_run_config *run, const cod_group_config *group, 
         (void)cod_run_config_has_file(run, key, group->model.init);
 }
 
-/** Files of metrics that are named, whether they are wanted or not. */
+/** Checks all named files of metrics, even if their metrics are not computed. */
 static void check_metric_files(cod_run_config *run)
 {
     const cod_eval_options *eval = &run->eval;

@@ -1,4 +1,4 @@
-/* Whether two runs are of one configuration, told by their resolved texts. */
+/* Compares two runs' configurations by their resolved texts. */
 #include "train/config_internal.h"
 
 #include <stdio.h>

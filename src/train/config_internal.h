@@ -11,8 +11,8 @@
 const cod_config_table *config_find_section(const cod_run_config *run, const cod_option_table *table);
 
 /**
- * Adds the problems of options that concern each other or need more than a table; what is wrong with one option is known
- * already, and it has its default. Sets run->strategy and run->max_time_s.
+ * Checks conditions between several options, and those that a table cannot express, and adds the problems. Options that
+ * are wrong in themselves were reported already and have their defaults. Sets run->strategy and run->max_time_s.
  */
 void config_check_together(cod_run_config *run);
 

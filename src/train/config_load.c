@@ -19,7 +19,7 @@ typedef struct run_schema {
     const char *model_names[MAX_MODELS + 1], *recipe_names[MAX_KINDS + 1], *strategy_names[MAX_KINDS + 1];
 } run_schema;
 
-/** Where the chosen model's options go. */
+/** Receiver of the chosen model's options. */
 typedef struct model_place {
     cod_run_config *run;
     cod_group_config *group;
@@ -63,7 +63,7 @@ static cod_status add_sections(cod_run_config *run, cod_arena *arena, const cod_
     return COD_OK;
 }
 
-/** Those of all recipes and strategies: options of what is not chosen are checked too. */
+/** Makes the sections of all recipes and strategies; options of those that are not chosen are checked, too. */
 static cod_status make_sections(cod_run_config *run, cod_arena *arena)
 {
     run->sections = cod_arena_alloc(arena, MAX_TABLES * sizeof *run->sections);

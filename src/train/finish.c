@@ -175,7 +175,7 @@ static int best_group(const trainer *t, const closing *all, bool *alike)
     return best;
 }
 
-/** What final.safetensors is. */
+/** Description of final.safetensors. */
 typedef struct final_model {
     char is[64];
     cod_task_quality held_out, test;
@@ -221,7 +221,7 @@ static void summarise_quality(const trainer *t, cod_json *json, const cod_task_q
     }
 }
 
-/** What a group's last line of metrics says of its publications and its peers. */
+/** Copies publications and peers from a group's last line of metrics. */
 static void summarise_exchange(const trainer *t, cod_json *json, int group)
 {
     static const char *const keys[] = {"entropy", "peers"};
@@ -234,7 +234,7 @@ static void summarise_exchange(const trainer *t, cod_json *json, int group)
     cod_json_free(line);
 }
 
-/** Where a group's time went, over all its processes. */
+/** Parts of a group's time, over all its processes. */
 static void summarise_times(const trainer *t, cod_json *json, const double totals[TRAINER_TOTALS])
 {
     const double a_step = 1e3 / (double)t->context.steps;

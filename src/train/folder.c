@@ -1,4 +1,4 @@
-/* The run's folder: whose it is, what it says of the run, and whether the run is over. */
+/* The run's folder: its lock, the configuration that it contains, and whether the run has finished. */
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
@@ -33,7 +33,10 @@ static cod_status clean_group(const trainer *t)
     return COD_OK;
 }
 
-/** A group that is a job of its own must understand those that were here before, and says where it differs otherwise. */
+/**
+ * Checks that a group that is a separate job agrees with earlier jobs in this folder, and warns about other
+ * differences.
+ */
 static cod_status compare_with_others(trainer *t)
 {
     char path[4096], difference[256] = "";
@@ -99,7 +102,7 @@ cod_status trainer_claim_folder(trainer *t)
     return status;
 }
 
-/** Says that a finished run stays as it is, and whether it was asked for differently now. */
+/** Logs that a finished run stays as it is, and warns if the configuration now differs. */
 static cod_status tell_finished(trainer *t)
 {
     char path[4096], difference[256] = "";

@@ -1,4 +1,4 @@
-/* Which checkpoint a group would go on from. */
+/* Finds the checkpoint from which a group would resume. */
 #include "train/train.h"
 
 #include "io/file.h"

@@ -1,4 +1,4 @@
-/* Lines of metrics, and the reports that are made of them. */
+/* Lines of metrics, and the progress reports made from them. */
 #include "train/trainer_internal.h"
 
 #include "core/trace.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Of the group so far, as its leader sees it: its ranks move about as much as each other. */
+/** Bytes of the group so far, estimated by its leader, because its ranks move about the same number. */
 static double group_bytes(const trainer *t, const double totals[TRAINER_TOTALS], int which)
 {
     return t->earlier[which] + (totals[which] - t->earlier[which]) * cod_group_size(t->group);
@@ -83,7 +83,7 @@ static void report(trainer *t, const cod_metrics_line *line, bool between)
         t->request->report(t->request->report_context, &progress);
 }
 
-/** What the strategy says of each peer. @param[out] peers  new; free() */
+/** Reads the strategy's figures of each peer. @param[out] peers new; free() */
 static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *count)
 {
     const cod_strategy_peers *hooks = t->strategy->ops->peers;

@@ -91,7 +91,7 @@ int64_t cod_metrics_last_step(const cod_metrics *metrics)
     return metrics->last_step;
 }
 
-/** What is said of a peer beside its group. */
+/** Numbers written for a peer, in addition to its group. */
 enum { PEER_NUMBERS = 12 };
 static const char *const peer_keys[PEER_NUMBERS] = {"version",     "step",   "staleness_steps", "pulled",
                                                     "rejected",    "lost",   "pulled_bytes",    "age_s",

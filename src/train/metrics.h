@@ -1,6 +1,7 @@
 /**
  * @file
- * Where a group's numbers go: metrics.GROUP.jsonl, exchange.GROUP.jsonl, TensorBoard events and samples, all in the run's folder.
+ * Writes a group's numbers to the run's folder: metrics.GROUP.jsonl, exchange.GROUP.jsonl, TensorBoard events and
+ * samples.
  */
 #ifndef COD_TRAIN_METRICS_H
 #define COD_TRAIN_METRICS_H
@@ -13,21 +14,22 @@ typedef struct cod_metrics_number {
 } cod_metrics_number;
 
 /**
- * One line of metrics. NaN numbers, and steps of a teacher that there is not, are written as null. Losses are means over the steps
- * since the last line that the group has agreed on, which it does two steps late, on a device three. The last line of a run
- * has those of the steps that were left.
+ * One line of metrics. NaN numbers, and the step of a teacher that does not exist, are written as null. Losses are
+ * means over the steps since the last line on which the group has agreed; it agrees two steps later, on a device three.
+ * The last line of a run covers the remaining steps.
  */
 typedef struct cod_metrics_line {
     int64_t step; /**< updates done */
-    double loss;  /**< the task's, with the weighted distillation loss; further losses of a recipe are in `more` */
+    double loss;  /**< task loss plus the weighted distillation loss; further losses of a recipe are in `more` */
     double task_loss, rate, step_ms, images_per_s;
     double exchange_share; /**< of the steps' time */
-    double trained_s;      /**< that all steps took, evaluations and checkpoints left out */
-    double processor_s;    /**< that the first rank computed in those of this process, by all of its threads */
-    double between_bytes, inside_bytes; /**< received by the group so far, from other groups and inside it */
+    double trained_s;      /**< seconds of all steps, without evaluations and checkpoints */
+    double processor_s;    /**< processor seconds of the first rank's threads in the steps of this process */
+    double between_bytes,
+        inside_bytes; /**< bytes received by the group so far, from other groups and inside the group */
     const cod_train_task_kind *task;
-    cod_task_quality quality;       /**< on held-out items; not known unless they were evaluated since the last line */
-    const cod_metrics_number *more; /**< [more_count] figures with names of the recipe's; borrowed */
+    cod_task_quality quality;       /**< on validation items; unknown unless they were evaluated since the last line */
+    const cod_metrics_number *more; /**< [more_count] further figures of the recipe, with their names; borrowed */
     size_t more_count;
     cod_strategy_stats strategy;
     const cod_peer_stats *peers; /**< [peer_count], borrowed */

@@ -1,4 +1,4 @@
-/* The run's nonce: what tells it from others that had its name. */
+/* The run's nonce, which distinguishes it from other runs with the same name. */
 #include "train/trainer_internal.h"
 
 #include "train/config_internal.h"
@@ -38,7 +38,7 @@ static cod_status read_nonce(trainer *t, const char *path)
     return status;
 }
 
-/** Of groups' jobs that make the folder at once, one's nonce is the run's. */
+/** If several groups' jobs make the folder at the same time, the nonce of one of them becomes the run's. */
 static cod_status draw_and_write(trainer *t, const char *path)
 {
     char *text = NULL;

@@ -1,4 +1,4 @@
-/* A rank's device: which one, and who else computes on it. */
+/* Opens a rank's device, and finds out which other ranks compute on it. */
 #include "train/trainer_internal.h"
 
 #include "core/hash.h"
@@ -67,7 +67,7 @@ uint64_t trainer_device_identity(const trainer *t)
     return cod_hash(identity, strlen(identity), 0);
 }
 
-/** Says once for each device how many ranks compute on it. Collective on all ranks. */
+/** Logs once for each device how many ranks compute on it. Collective on all ranks. */
 static cod_status tell_sharing(const trainer *t)
 {
     const cod_comm *comm = t->request->comm;

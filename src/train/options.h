@@ -1,6 +1,7 @@
 /**
  * @file
- * The settings of a run that belong to no module below: the root's own keys and the sections train, eval, checkpoint, log.
+ * The settings of a run that belong to no lower module: the root's own keys and the sections model, train, eval,
+ * checkpoint, log and compare.
  */
 #ifndef COD_TRAIN_OPTIONS_H
 #define COD_TRAIN_OPTIONS_H
@@ -10,10 +11,10 @@
 typedef struct cod_root_options {
     const char *name, *output;
     int64_t seed;
-    const char *nonce; /**< "" until the run's folder says it, and in runs that were begun before there were nonces */
+    const char *nonce; /**< "" until it is read from the run's folder, and in runs made before nonces existed */
 } cod_root_options;
 
-/** Section `model`, beside the chosen model's own options. */
+/** Section `model`, without the chosen model's own options. */
 typedef struct cod_model_options {
     const char *name, *init;
     int init_mode; /**< 0 strict, 1 partial */
@@ -66,7 +67,7 @@ enum {
 typedef struct cod_eval_options {
     int64_t every, images;
     bool ema, predictions, degraded;
-    const char *metrics; /**< of super-resolution, as cod_metrics_parse() reads it */
+    const char *metrics; /**< for super-resolution, in the form of cod_metrics_parse() */
     int best;            /**< 0 auto, else 1 + index in cod_metric_names */
     const char *niqe_model, *ma_model, *lpips_network, *lpips_weights;
 } cod_eval_options;
@@ -85,7 +86,7 @@ typedef struct cod_log_options {
     const char *trace;
 } cod_log_options;
 
-/** Section `compare`, which `codistill compare` alone acts on. */
+/** Section `compare`, which only `codistill compare` uses. */
 typedef struct cod_compare_options {
     const char *arms; /**< where it is no list, which the command reads itself */
     cod_int_list seeds;

@@ -1,4 +1,4 @@
-/* Where a rank stands in its run, and what its strategy makes of the group. */
+/* A rank's place in its run, and its role in the strategy. */
 #include "train/trainer_internal.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /**
  * @file
- * What a classifier says of each held-out or test example, kept while it trains, so that groups and runs can be compared
- * example by example: OUTPUT/NAME/predictions/step-XXXXXXXXX/SPLIT-GROUP.safetensors, SPLIT `val` or `test`.
+ * A classifier's predictions of each validation or test example, kept during training, so that groups and runs can be
+ * compared example by example: OUTPUT/NAME/predictions/step-XXXXXXXXX/SPLIT-GROUP.safetensors, SPLIT `val` or `test`.
  */
 #ifndef COD_TRAIN_PREDICTIONS_H
 #define COD_TRAIN_PREDICTIONS_H
@@ -9,13 +9,13 @@
 #include "data/placement.h"
 #include "infer/classifier.h"
 
-/** Of the same examples in the same order for all groups and seeds. Zeroed = none. */
+/** Predictions; the examples and their order are the same for all groups and seeds. Zeroed = none. */
 typedef struct cod_predictions {
     size_t count;
-    float *predicted, *confidence, *truth; /**< [count] class, the probability given to it, the example's class */
+    float *predicted, *confidence, *truth; /**< [count] predicted class, its probability, true class */
 } cod_predictions;
 
-/** Writes what an evaluation of group `group` at `step` found; atomic. `folder` is the run's. */
+/** Writes the predictions of group `group` at `step`, atomically. `folder` is the run's. */
 COD_MUST_CHECK cod_status cod_predictions_write(const char *folder, cod_split split, int group, int64_t step,
                                                 const cod_classification *result);
 
@@ -25,7 +25,8 @@ COD_MUST_CHECK cod_status cod_predictions_read(const char *folder, cod_split spl
 void cod_predictions_clear(cod_predictions *predictions);
 
 /**
- * Steps at which all of groups 0 … `groups` - 1 were evaluated on `split`, in rising order; none where nothing was kept.
+ * Steps at which all of groups 0 … `groups` - 1 were evaluated on `split`, in rising order; none if no predictions were
+ * kept.
  * @param[out] steps  in `arena`
  */
 COD_MUST_CHECK cod_status cod_predictions_steps(const char *folder, cod_split split, int groups, cod_arena *arena,

@@ -54,7 +54,10 @@ static bool is_left(const cod_recipe *recipe, size_t step, cod_value value, int6
     return false;
 }
 
-/** The same in all steps that sub-step `step` runs in: what holds in one holds until a sub-step begins or ends. */
+/**
+ * Whether is_left() holds in all steps in which sub-step `step` runs. It can change only where a sub-step begins or
+ * ends.
+ */
 static bool is_always_left(const cod_recipe *recipe, size_t step, cod_value value, bool accumulates)
 {
     const cod_sub_step *taker = &recipe->steps[step];

@@ -1,4 +1,4 @@
-/* Saving a run and going on with it. */
+/* Saves and resumes a run. */
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
@@ -12,7 +12,7 @@ static void rank_part(int world_rank, char part[32])
     snprintf(part, 32, "rank-%d", world_rank);
 }
 
-/** Where a checkpoint keeps the best first figure so far: "best_psnr_y". */
+/** Key of the best first figure so far in a checkpoint: "best_psnr_y". */
 static const char *best_key(const trainer *t, char key[64])
 {
     snprintf(key, 64, "best_%s", t->task->kind->figures[0].key);
@@ -163,7 +163,10 @@ static cod_status newest_step(trainer *t, int64_t *step)
     return cod_group_broadcast(t->group, step, sizeof *step, 0);
 }
 
-/** Ranks must be divided into groups as they were, where each has a state of its own. `group` is the one that wrote. */
+/**
+ * Checks that ranks are divided into groups as before, if each rank has its own state. `group` is the group that wrote
+ * the file.
+ */
 static cod_status check_same_layout(const trainer *t, int group, const cod_st_file *file)
 {
     int64_t world, groups, size;
@@ -303,7 +306,10 @@ static cod_status check_other_groups(const trainer *t)
     return status == COD_OK ? COD_OK : cannot_resume(t, newest, status);
 }
 
-/** What was saved after the step gone on from must not be taken for newer than what is to come. */
+/**
+ * Removes checkpoints of later steps than the one from which the run resumes, so that they are not taken for newer
+ * ones.
+ */
 static cod_status discard_later(const trainer *t, int64_t step)
 {
     char part[32];

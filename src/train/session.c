@@ -11,7 +11,7 @@
 
 enum { MAX_NAME = 64 };
 
-/** Of the program that adds its gradients to those of earlier mini-batches. */
+/** Name of the program that adds its gradients to those of earlier mini-batches. */
 static void name_accumulating(const char *name, char *out)
 {
     snprintf(out, MAX_NAME, "%s_accumulate", name);

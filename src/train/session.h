@@ -1,7 +1,7 @@
 /**
  * @file
- * A recipe made ready to run on one device: graph, weights, compiled programs, optimisers. The one set-up of training steps, used by
- * the trainer, by `codistill plan`, by whatever times layers, and by benches.
+ * A recipe made ready to run on one device: graph, weights, compiled programs, optimisers. The trainer, `codistill
+ * plan`, the timing of layers and the benches all use this set-up.
  */
 #ifndef COD_TRAIN_SESSION_H
 #define COD_TRAIN_SESSION_H
@@ -10,63 +10,69 @@
 
 typedef struct cod_strategy cod_strategy; /**< train/strategy.h */
 
-/** What a rank computes and updates, where ranks divide a network between them. Zeroed = all of it. */
+/** The part of a network that a rank computes and updates, if ranks divide it. Zeroed = all of it. */
 typedef struct cod_division {
     cod_stage stage; /**< only these nodes of the graph are computed */
-    int stages; /**< ranks, next to each other in the group, that hold the network together; 0 = each holds all of it */
+    int stages; /**< number of neighbouring ranks of the group that hold the network together; 0 = each rank holds all of it */
     /**
-     * Of the trainable values this rank updates `count` from `first` on, perhaps none. Without gather() each rank then saves the
-     * optimiser's moments of its own part, and the group's first rank has the whole moving average, if any, when save() returns.
+     * This rank updates only `count` trainable values from `first` on, perhaps none. Without gather(), each rank then
+     * saves the optimiser's moments of its part, and the group's first rank has the whole moving average, if any, when
+     * save() returns.
      */
     bool only_part;
     size_t first, count;
-    cod_buffer *average; /**< where the moving average lies, see cod_optimiser_options */
+    cod_buffer *average; /**< memory of the moving average, see cod_optimiser_options */
     cod_status (*sum_squares)(void *context, double *squares); /**< as in cod_optimiser_options */
     void *sum_context;
 } cod_division;
 
-/** Zeroed = not begun. */
+/** Zeroed = not built. */
 typedef struct cod_train_session {
     const cod_run_config *config;
     int group; /**< whose networks */
     const cod_backend *backend;
     cod_device *device; /**< borrowed */
     cod_dtype activation;
-    cod_shape sample; /**< of a mini-batch's input; N is the rank's batch */
-    /** [groups, classes] log of each group's class shares over all groups' (prior.h); NULL = equal, or not corrected for. */
+    cod_shape sample; /**< shape of a mini-batch's input; N is the rank's batch */
+    /**
+     * [groups, classes] log of each group's class shares over all groups' (prior.h); NULL = the shares are equal, or
+     * there is no correction.
+     */
     const float *priors;
     bool averages; /**< gradients are averaged over ranks: programs signal them in buckets of train.bucket_kb */
 
-    float loss_factor; /**< 1 / mini-batches a step: every loss's gradient is multiplied with it */
+    float loss_factor; /**< 1 / mini-batches in a step: factor of every loss's gradient */
     cod_recipe recipe;
-    cod_program_spec *programs; /**< [program_count] the recipe's, in its order, and what the strategy adds */
+    cod_program_spec
+        *programs; /**< [program_count] the recipe's programs, in order, and those that the strategy adds */
     size_t program_count;
     cod_weights weights;
     cod_division division;
-    cod_scalars *scalars;      /**< rates, loss weights, decays: one copy to the device a step */
-    cod_compile_memory memory; /**< that the programs need; zeros until it is known */
-    size_t compiled_bytes; /**< that the device had allocated when it was all compiled; 0 = not yet, or not counted */
-    cod_executable *executable;                    /**< NULL until it is compiled */
-    cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL where nothing is trained */
+    cod_scalars *scalars;      /**< rates, loss weights, decays: copied to the device once a step */
+    cod_compile_memory memory; /**< memory that the programs need; zeros until it is known */
+    size_t
+        compiled_bytes; /**< bytes that the device had allocated after compilation; 0 = not compiled yet, or not counted */
+    cod_executable *executable;                    /**< NULL before compilation */
+    cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL for sets that are not trained */
     cod_view input, truth;                         /**< the mini-batch on the device */
 } cod_train_session;
 
 /**
- * Builds the recipe and zeroed weights. The members from `config` to `averages` are the caller's to set.
+ * Builds the recipe and zeroed weights. The caller sets the members from `config` to `averages` before.
  *
  * @param strategy  may add losses and programs; NULL = none
  */
 COD_MUST_CHECK cod_status cod_train_session_build(cod_train_session *session, cod_strategy *strategy);
 /**
- * Adds a program, for a strategy's add_losses(). A second one, NAME_accumulate, is made of it where a step has several
- * mini-batches.
+ * Adds a program, for a strategy's add_losses(). If a step has several mini-batches, a second program, NAME_accumulate,
+ * is made from it.
  */
 COD_MUST_CHECK cod_status cod_train_session_add(cod_train_session *session, const cod_program_spec *program);
 /** Initial values of all sets, some from the files that the recipe names. */
 COD_MUST_CHECK cod_status cod_train_session_fill(cod_train_session *session, uint64_t seed);
 /** Compiles and makes optimisers; constants are filled. */
 COD_MUST_CHECK cod_status cod_train_session_compile(cod_train_session *session, const cod_division *division);
-/** After a failure too. */
+/** To be called also after a failure. */
 void cod_train_session_clear(cod_train_session *session);
 
 /**
@@ -80,7 +86,7 @@ COD_MUST_CHECK cod_status cod_train_session_compile_apart(const cod_train_sessio
 
 /** The program of this name for mini-batch `batch` of a step, from 0; NULL = there is none. */
 cod_program *cod_train_program(cod_executable *executable, const char *name, int64_t batch);
-/** What a set's optimiser is made of, on this rank. */
+/** Options of a set's optimiser on this rank. */
 cod_optimiser_options cod_train_session_optimiser(const cod_train_session *session, int set);
 /** Learning rate of a set at step 0, 1, …. */
 double cod_train_session_rate(const cod_train_session *session, int set, int64_t step);

@@ -221,7 +221,7 @@ static cod_status show_device(trainer *t)
     return cod_group_use_device(t->group, t->session.backend, t->session.device);
 }
 
-/** What each rank does by itself; any of it may fail on one rank alone. */
+/** Local work of each rank, which may fail on one rank alone. */
 static cod_status set_up_locally(trainer *t)
 {
     COD_TRY(t->config->strategy->create(t->config, &t->strategy));
@@ -274,7 +274,7 @@ static cod_status make_agreements(trainer *t)
     return COD_OK;
 }
 
-/** What there is before the device: data, and from it what a mini-batch is. Collective on all ranks. */
+/** Set-up before the device: opens the data, which determine the mini-batch. Collective on all ranks. */
 static cod_status describe_data(trainer *t)
 {
     cod_train_session *session = &t->session;

@@ -90,7 +90,7 @@ void cod_strategies_register_basic(void)
                                              .create = plain_create};
     static const cod_strategy_kind allreduce = {
         .name = "allreduce",
-        .help = "all ranks are one group and average their gradients every step, overlapped with backward",
+        .help = "all ranks are one group and average their gradients every step, during the backward pass",
         .one_group = true,
         .averages = true,
         .only_averages = true,

@@ -1,4 +1,4 @@
-/* A step's programs and updates, in the order of its recipe. */
+/* Runs a step's programs and updates in the order of the recipe. */
 #include "train/trainer_internal.h"
 
 static cod_status bucket_ready(void *context, size_t index, cod_event *complete)

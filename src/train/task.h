@@ -1,7 +1,7 @@
 /**
  * @file
- * What a run is for: its data, and how good a model is at it. The model's kind says which task it is; the trainer calls these
- * hooks and knows no task by name.
+ * The task of a run: its data, and how to measure a model. The model's kind says which task it is; the trainer calls
+ * these hooks and knows no task by name.
  */
 #ifndef COD_TRAIN_TASK_H
 #define COD_TRAIN_TASK_H
@@ -18,12 +18,12 @@ enum { COD_TASK_MAX_FIGURES = 16, COD_TASK_METADATA = 1 };
 typedef struct cod_task_figure {
     const char *key;          /**< in metrics and summary.json: "psnr_y" */
     const char *label, *unit; /**< for people: "psnr", "dB"; no unit is "" */
-    int digits;               /**< behind the point, for people */
+    int digits;               /**< digits after the decimal point, for people */
     bool less_is_better;
-    const char *baseline; /**< key of what trivial means reach by it, "bicubic_psnr_y"; NULL = nobody measures that */
+    const char *baseline; /**< key of the trivial baseline's figure, "bicubic_psnr_y"; NULL = not measured */
 } cod_task_figure;
 
-/** What stands between a figure's value and its unit: "26.31 dB", "90.2%". */
+/** Text between a figure's value and its unit: "26.31 dB", "90.2%". */
 static inline const char *cod_task_figure_gap(const cod_task_figure *figure)
 {
     return figure->unit[0] == '\0' || figure->unit[0] == '%' ? "" : " ";
@@ -34,16 +34,16 @@ typedef struct cod_task_quality {
     double values[COD_TASK_MAX_FIGURES];
 } cod_task_quality;
 
-/** What is to be evaluated. */
+/** What to evaluate. */
 typedef struct cod_task_evaluation {
     cod_split split;
     int64_t limit;      /**< items; 0 = all */
-    int64_t shown;      /**< of these, results to look at in samples/, where the task has such */
+    int64_t shown;      /**< number of these whose results go to samples/, if the task has pictures */
     const char *folder; /**< of the run */
     int group;
     int64_t step;
     cod_metrics *metrics; /**< receives the samples; may be NULL */
-    bool predictions;     /**< also keep what is said of each example (predictions.h), where the task classifies */
+    bool predictions;     /**< also keep the predictions of each example (predictions.h); classification only */
 } cod_task_evaluation;
 
 typedef struct cod_train_task cod_train_task;
@@ -53,15 +53,18 @@ typedef struct cod_train_task_kind {
     cod_task_figure
         figures[COD_TASK_MAX_FIGURES]; /**< [figure_count]; the first decides which of two models is better */
     int figure_count;
-    const char *baseline;  /**< what trivial means are called: "bicubic" */
-    const char *items;     /**< what data are made of: "pictures" */
+    const char *baseline;  /**< name of the trivial baseline: "bicubic" */
+    const char *items;     /**< name of the data's items: "pictures" */
     cod_loss_kind loss;    /**< of train.loss: auto */
     cod_loss_kind distill; /**< of distill.loss: auto */
     double distill_weight; /**< of distill.weight: auto */
-    int64_t eval_items;    /**< validated on while training where eval.images is 0; 0 = all */
-    /** Opens the data, and gives the configured models what only the data say, such as the number of classes. Local. */
+    int64_t eval_items;    /**< items to validate on during training if eval.images is 0; 0 = all */
+    /**
+     * Opens the data, and gives the configured models the sizes that only the data determine, such as the number of
+     * classes. Local.
+     */
     cod_status (*open)(cod_run_config *config, const cod_dataset_place *place, cod_train_task **out);
-    /** Makes ready to evaluate a model with `weights`, which are read whenever evaluate() is called; both are borrowed. */
+    /** Prepares to evaluate a model with `weights`, which are read at each call of evaluate(); both are borrowed. */
     cod_status (*attach)(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation);
     cod_status (*evaluate)(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean);
     /** The baseline's first figure on the split; after attach(). */
@@ -74,24 +77,24 @@ struct cod_train_task {
     const cod_train_task_kind *kind;
     cod_samples samples;                     /**< what this group trains on */
     size_t sizes[COD_SPLITS];                /**< items of each split; training: this group's */
-    size_t broken, unfit;                    /**< left out: unreadable, too small */
+    size_t broken, unfit;                    /**< items left out: unreadable, too small */
     cod_st_text metadata[COD_TASK_METADATA]; /**< goes into model files */
     size_t metadata_count;
     float *priors; /**< [groups, classes] as cod_train_session has them */
 };
 
-/** The kind of a task, with all figures there are of it; a run's own is cod_run_config.task. */
+/** The kind of a task, with all of its figures. The kind of a run is cod_run_config.task. */
 const cod_train_task_kind *cod_train_task_find(cod_task task);
 
 /**
- * The task as a run has it: of the figures those that eval.metrics and eval.best ask for, that of eval.best first. What is wrong with these
- * options becomes a problem of the configuration. Once its model is known.
+ * The task of a run: it has the figures of eval.metrics and eval.best, with that of eval.best first. Mistakes in these
+ * options become problems of the configuration. To be called when the model is known.
  *
  * @return in the configuration's arena
  */
 const cod_train_task_kind *cod_train_task_of(cod_run_config *config);
 
-/** Where the first figure stands: above zero when `a` is better than `b`. Unknown quality is the worst. */
+/** Compares the first figures: above zero if `a` is better than `b`. Unknown quality is the worst. */
 double cod_task_compare(const cod_train_task_kind *kind, const cod_task_quality *a, const cod_task_quality *b);
 /** All figures NaN. */
 cod_task_quality cod_task_quality_unknown(void);

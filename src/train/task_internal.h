@@ -1,6 +1,6 @@
 /**
  * @file
- * The tasks there are.
+ * The kinds of tasks.
  */
 #ifndef COD_TRAIN_TASK_INTERNAL_H
 #define COD_TRAIN_TASK_INTERNAL_H

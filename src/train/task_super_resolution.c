@@ -85,7 +85,7 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
     return COD_OK;
 }
 
-/** What the run's figures are computed with; the network of LPIPS on the weights' device. */
+/** Options and models for the run's figures; the network of LPIPS is on the weights' device. */
 static cod_status open_metrics(super_resolution *s, const cod_weights *weights)
 {
     const cod_train_task_kind *kind = s->base.kind;

@@ -1,4 +1,4 @@
-/* What a run has done over all the processes that it took. */
+/* Totals of a run over all its processes. */
 #include "train/trainer_internal.h"
 
 #include "core/statistics.h"
@@ -91,7 +91,7 @@ void trainer_read_totals(const trainer *t, double out[TRAINER_TOTALS])
     trainer_read_stats(t, &stats);
     out[TOTAL_WALL_S] = earlier[TOTAL_WALL_S] + elapsed_s;
     out[TOTAL_CORE_S] = earlier[TOTAL_CORE_S] + elapsed_s;
-    /* What comes by MPI is counted there with its headers; what comes through files only by who pulls. */
+    /* comm counts bytes that come by MPI, with headers; only the puller counts bytes that come through files. */
     const double pulled = fmax((double)counters.pulled_bytes, (double)stats.pulled_bytes - earlier[TOTAL_PULLED_BYTES]);
     out[TOTAL_INTERGROUP_BYTES] = earlier[TOTAL_INTERGROUP_BYTES] + pulled;
     const bool alone = cod_group_count(t->group) == 1; /* then messages, too, are between ranks of the group */

@@ -1,6 +1,6 @@
 /**
  * @file
- * Training: one call runs a configured job on this rank from set-up to the final model and summary.
+ * Training: one call runs a configured job on this rank, from set-up to the final model and summary.
  */
 #ifndef COD_TRAIN_TRAIN_H
 #define COD_TRAIN_TRAIN_H
@@ -10,10 +10,10 @@
 
 #include <stdatomic.h>
 
-/** What a progress line shows; reported by the first rank of each group. */
+/** Content of a progress line; reported by the first rank of each group. */
 typedef struct cod_train_progress {
     int group, groups;
-    bool between; /**< not one of the lines of metrics, but asked for by between_s */
+    bool between; /**< no line of metrics belongs to this report; between_s asked for it */
     int64_t steps;
     double eta_s;
     const cod_metrics_line *line;
@@ -32,12 +32,12 @@ typedef struct cod_train_request {
     cod_train_report report; /**< may be NULL */
     void *report_context;
     double
-        between_s; /**< also report where the last report is so old, for a terminal; 0 = only with lines of metrics */
+        between_s; /**< also report when the last report is this many seconds old, for a terminal; 0 = only with lines of metrics */
     const atomic_int *stop_signal; /**< nonzero: save and end; set by a signal handler or any thread; may be NULL */
     const char *version;           /**< of the program, for summary.json */
     /**
-     * Ends the process and does not return. Called by a thread of its own when the run was asked to end but this rank waits for a
-     * file that does not answer (checkpoint.write_timeout_s). NULL = the run then waits on.
+     * Ends the process and does not return. Called by a separate thread when the run was asked to end but this rank
+     * waits for a file that does not answer (checkpoint.write_timeout_s). NULL = the run keeps waiting.
      *
      * @param why  a failure whose message is the calling thread's cod_error_message()
      */
@@ -49,14 +49,15 @@ typedef struct cod_train_request {
  * Trains. Collective on all ranks of the job.
  *
  * @param[out] ending   how it ended, where the status is COD_OK
- * @return the agreed failure of this rank's group; where one rank alone prints, it is the one that did not fail with COD_ERR_PEER
+ * @return the agreed failure of this rank's group. If only one rank prints it, that is the rank that did not fail with
+ *         COD_ERR_PEER
  */
 COD_MUST_CHECK cod_status cod_train_run(const cod_train_request *request, cod_train_ending *ending);
 
 /** Step of the newest sound checkpoint of a group before step `before`; -1 = none. */
 int64_t cod_train_last_checkpoint(const cod_run_config *config, int group, int64_t before);
 
-/** For messages: "the last good checkpoint is of step 40", of a group (-1 = not known) and before step `before`. */
+/** For messages: "the last good checkpoint is of step 40", for a group (-1 = unknown) and steps before `before`. */
 void cod_train_describe_checkpoint(const cod_run_config *config, int group, int64_t before, char out[80]);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Takes note of a loss of step `step`, summed over the group: NaN where it was not finite on one of the ranks. */
+/** Records a loss of step `step`, summed over the group; NaN if it was not finite on one of the ranks. */
 static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t step)
 {
     char what[80] = "loss";
@@ -113,7 +113,7 @@ static cod_status refuse_spoilt(trainer *t)
     return t->leader ? status : cod_fail_said_elsewhere(status);
 }
 
-/** What happens between steps: figures, evaluation, checkpoint. context->step steps are done. */
+/** Does the work between steps: figures, evaluation, checkpoint. context->step steps are done. */
 static cod_status after_step(trainer *t)
 {
     const cod_train_context *context = &t->context;
@@ -224,7 +224,7 @@ static cod_status run(trainer *t, cod_train_ending *ending)
 static cod_status add_checkpoint(const trainer *t, cod_status status)
 {
     char reason[4096], good[80];
-    if (t->start_s == 0 || status == COD_ERR_NUMERIC) /* which says so itself */
+    if (t->start_s == 0 || status == COD_ERR_NUMERIC) /* which has its own message */
         return status;
     const bool said_elsewhere = cod_error_said_elsewhere();
     snprintf(reason, sizeof reason, "%s", cod_error_message());

@@ -1,4 +1,4 @@
-/* Quality of the group's model on held-out data while training, and the best one so far. */
+/* Evaluates the group's model on held-out data during training, and keeps the best model. */
 #include "infer/model_file.h"
 #include "train/memory_plan.h"
 #include "train/trainer_internal.h"

@@ -386,7 +386,7 @@ def commands(bench):
         return result
 
     usage = expect(0, "usage: codistill COMMAND", "--help").out
-    for part in ("classification", "--version", "tells classes", "codings, averages, the exchange"):
+    for part in ("classification", "--version", "a classifier's accuracy", "codings, averages, the exchange"):
         check(part in usage, f"--help does not say {part}:\n{usage}")
     version = expect(0, "codistill 0.", "--version").out
     for part in ("oneDNN", "libpng", "libjpeg", "libyaml", "LZ4", "xxHash", "cJSON", "processor: ", "backend ref: plain C"):

@@ -17,17 +17,17 @@
 
 static const char help[] =
     "usage: codistill bench codec CHECKPOINT... [options]\n\n"
-    "Encodes and decodes weights as publications of a group, in the order given: for example a run's\n"
-    "checkpoints/step-*/group-0.safetensors with checkpoint.every = exchange.period and checkpoint.keep=1000, or a\n"
-    "model.safetensors, all of whose f32 tensors are taken. A row a coding and checkpoint, and one a coding for all of "
-    "them:\n"
-    "ratio counts all bytes, headers included; dB of the weights and of their movement since the checkpoint before; GB "
-    "of\n"
-    "f32 a second of one core.\n\n"
-    "  --db X         quality of the delta codings (43)\n"
-    "  --rounding X   of changes in the delta codings, above 0, at most 0.5 = to the nearest (0.5)\n"
-    "  --key-every N  delta codings: publications from one key to the next (16)\n"
-    "  --json         a list of rows; `checkpoint` is null in those of all checkpoints\n"
+    "Encodes and decodes weights as successive publications of one group, in the order given. CHECKPOINT is a\n"
+    "checkpoint's group-0.safetensors (use runs with checkpoint.every = exchange.period and checkpoint.keep=1000),\n"
+    "or a model.safetensors, of which all f32 tensors are taken. Prints a row for each coding and checkpoint, and\n"
+    "one for each coding over all checkpoints: the compression ratio with all headers; the signal-to-noise ratio in\n"
+    "dB of the weights and of their change since the checkpoint before; and the speed in GB of f32 values a second\n"
+    "on one core.\n\n"
+    "  --db X         quality of the delta codings in dB (43)\n"
+    "  --rounding X   rounding of changes in the delta codings, above 0 and at most 0.5, which rounds to nearest\n"
+    "                 (0.5)\n"
+    "  --key-every N  delta codings: one publication in this many is a key (16)\n"
+    "  --json         print a list of rows; `checkpoint` is null in the rows over all checkpoints\n"
     "  --help\n";
 
 enum { CHUNK_VALUES = 16384 };

@@ -16,22 +16,22 @@
 
 static const char help[] =
     "usage: codistill bench copy [options] [model option=value ...]\n\n"
-    "Compares the ways of data to a device with memory of its own, such as a GPU.\n\n"
+    "Compares ways to move data to a device with memory of its own, such as a GPU.\n\n"
     "  --device D         auto or cuda (cuda)\n"
-    "  --model NAME       architecture whose training steps are fed (srresnet)\n"
-    "  --batch N          pictures a step (16)\n"
-    "  --patch N          side of the low-resolution crop, or of a classifier's pictures (24)\n"
-    "  --mib N            largest transfer, in MiB (64)\n"
-    "  --repeats N        rounds measured, after one for warming up (7)\n"
-    "  --json             everything as one object\n"
-    "Model options as in a configuration's section model, such as blocks=16 channels=64.\n\n"
-    "Ways: pageable, from ordinary memory while the host waits; the others are those of data.transfer: pinned, copies\n"
-    "beside computing; mapped, read in the host's memory by the device; uint8, a quarter of the bytes, converted "
-    "there.\n"
-    "First how fast they are alone, in GB of f32 that arrive a second; then training steps, 20 a round, whose "
-    "mini-batch\n"
-    "comes in each way, beside steps on a mini-batch that stays: how much longer a step is, and the share of the\n"
-    "transfer alone that computing hides. The median of all rounds.\n";
+    "  --model NAME       architecture whose training steps use the data (srresnet)\n"
+    "  --batch N          pictures in a step (16)\n"
+    "  --patch N          side of the low-resolution crop, or of a classifier's pictures, in pixels (24)\n"
+    "  --mib N            largest transfer in MiB (64)\n"
+    "  --repeats N        number of rounds timed, after one to warm up (7)\n"
+    "  --json             print everything as one JSON object\n"
+    "Model options are those of a configuration's section model, such as blocks=16 channels=64.\n\n"
+    "Ways: pageable copies from ordinary memory while the host waits. The others are those of data.transfer: pinned\n"
+    "copies while the device computes; with mapped, the device reads the host's memory; with uint8, a quarter of the\n"
+    "bytes is copied and the device converts them.\n"
+    "Each way is timed alone first, in GB of f32 values that arrive in a second; then with training steps, 20 in a\n"
+    "round, whose mini-batch arrives that way, compared with steps whose mini-batch stays on the device: how much\n"
+    "longer a step takes, and which share of the transfer's own time computing hides. All figures are medians of the\n"
+    "rounds.\n";
 
 typedef struct copy_options {
     cod_bench_training_options training;

@@ -15,27 +15,25 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char help[] = "usage: mpirun -n RANKS codistill bench exchange [options] [option=value ...]\n"
-                           "       codistill bench exchange --net [options]\n\n"
-                           "Ranks of this host, as groups, compute for a while in each step, and exchange weights that "
-                           "move by 0.03 of their size\n"
-                           "from one publication to the next. A step alone and one with the exchange, what it costs "
-                           "the caller and the progress\n"
-                           "thread, the time from publication to use, bytes. option=value: of a config's section "
-                           "`exchange`, such as codec=int8.\n\n"
-                           "  --weights N       of the model (1500000)\n"
-                           "  --period N        steps from one publication to the next (50)\n"
-                           "  --publications N  of each group (20)\n"
-                           "  --groups N        (2)\n"
-                           "  --step-ms X       computing in a step (10)\n"
-                           "  --sleep           a step sleeps as long in place of computing, as a host does whose GPU "
-                           "computes\n"
-                           "  --one-clock       ranks may be on several hosts, whose clocks are one: those of "
-                           "tools/netlab.sh\n"
-                           "  --json            one object\n"
-                           "  --net             trains over links of several speeds instead, as codistill and as "
-                           "allreduce; --net --help says more\n"
-                           "  --help\n";
+static const char help[] =
+    "usage: mpirun -n RANKS codistill bench exchange [options] [option=value ...]\n"
+    "       codistill bench exchange --net [options]\n\n"
+    "Measures what the exchange costs. The ranks of this host form groups, compute for a fixed time in each step,\n"
+    "and exchange weights that change by 0.03 of their size between two publications. Prints the time of a step\n"
+    "without and with the exchange, the time that the exchange takes of the training thread and of the progress\n"
+    "thread, the time from a publication to its use, and the bytes. option=value sets an option of section\n"
+    "`exchange`, such as codec=int8.\n\n"
+    "  --weights N       number of weights (1500000)\n"
+    "  --period N        steps from one publication to the next (50)\n"
+    "  --publications N  publications of each group (20)\n"
+    "  --groups N        number of groups (2)\n"
+    "  --step-ms X       milliseconds of computing in a step (10)\n"
+    "  --sleep           sleep in a step instead of computing, as a host does while its GPU computes\n"
+    "  --one-clock       ranks run on several hosts that share one clock, as in tools/netlab.sh\n"
+    "  --json            print one JSON object\n"
+    "  --net             train over links of several speeds instead, with codistill and with allreduce; --net --help\n"
+    "                    explains this\n"
+    "  --help\n";
 
 typedef struct arguments {
     cod_bench_exchange_options options;

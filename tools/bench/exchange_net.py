@@ -20,30 +20,33 @@ POLL_S = 0.01
 STRATEGIES = ("codistill", "allreduce")
 TCP_SHARE = 1.07  # what crosses over what is sent, Ethernet's, IP's and TCP's headers and acknowledgements included
 WHAT = """\
-Trains a config on the hosts of a laboratory network (tools/netlab.sh), one rank each, at each of some link rates, as codistill (a group a
-host) and as allreduce (one group), each for --seconds. Reported over the steps after the first 20: the median and 99th percentile of a step, bytes
-that crossed host0's link per step (counters of the interface, headers and acknowledgements included), processor time per second and rank, that of
-the progress thread per step and rank (`lost`, ms), and the time from a publication to its use by another group. `expected` is computed: codistill's
-step is that at the highest rate; allreduce's is that and the time that a ring's bytes need, hidden behind nothing; a publication's bytes are those
-of its chunks alone. `fewer` is allreduce's bytes per step over codistill's; the goal is 0.9 x 2 x ratio x period / groups, with the ratio of
-4 bytes a weight to the bytes published. Teachers run from the first pull on (distill.burn_in=0), so that their cost is in the steps."""
+Trains a configuration on the hosts of a laboratory network (tools/netlab.sh), one rank on each, at each of some link
+rates: as codistill (each host is a group) and as allreduce (one group), each for --seconds. Reports, over all steps but
+the first 20, the median and 99th percentile of a step, the bytes that crossed host0's link in a step (counters of the
+interface, with headers and acknowledgements), the processor time of a rank in a second, that of its progress thread in
+a step (`lost`, ms), and the time from a publication to its use by another group.
+`expected` is computed. Codistill's step is the one at the highest rate; allreduce's is that step plus the time that
+a ring's bytes need if no computing hides it; a publication has the bytes of its chunks alone.
+`fewer` is allreduce's bytes in a step over codistill's. The goal is 0.9 x 2 x ratio x period / groups, where ratio is
+4 bytes a weight over the bytes published. Teachers run from the first pull on (distill.burn_in=0), so that the steps
+include their cost."""
 
 
 def parse(argv):
     p = argparse.ArgumentParser(prog="tools/bench/exchange_net.sh", description=WHAT, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                epilog="last line: `slowdown X fewer Y goal Z speedup W` at the lowest rate: codistill's median step there over "
-                                "the one at the highest rate, the bytes, and allreduce's median step over codistill's")
-    p.add_argument("--codistill", metavar="FILE", help="the command to run (build/release/codistill)")
-    p.add_argument("--config", default=str(common.ROOT / "configs/sr-demo.yaml"), help="what to train (configs/sr-demo.yaml)")
+                                epilog="The last line is `slowdown X fewer Y goal Z speedup W` for the lowest rate. slowdown: codistill's median step there "
+                                "over the one at the highest rate. speedup: allreduce's median step over codistill's.")
+    p.add_argument("--codistill", metavar="FILE", help="program to run (build/release/codistill)")
+    p.add_argument("--config", default=str(common.ROOT / "configs/sr-demo.yaml"), help="configuration to train (configs/sr-demo.yaml)")
     p.add_argument("--rates", default="none,1gbit,100mbit,20mbit,10mbit", metavar="LIST",
-                   help="of the links, highest first (none,1gbit,100mbit,20mbit,10mbit)")
-    p.add_argument("--seconds", type=float, default=30, help="of training at each rate with each strategy (30)")
-    p.add_argument("--groups", type=int, default=2, metavar="N", help="hosts, and codistill's groups (2)")
-    p.add_argument("--period", type=int, metavar="STEPS", help="from one publication to the next (the config's)")
-    p.add_argument("--json", metavar="FILE", nargs="?", const="-", help="also writes everything measured; without a FILE, as the last option, on "
-                   "standard output and nothing else there")
+                   help="rates of the links, highest first (none,1gbit,100mbit,20mbit,10mbit)")
+    p.add_argument("--seconds", type=float, default=30, help="seconds of training at each rate with each strategy (30)")
+    p.add_argument("--groups", type=int, default=2, metavar="N", help="number of hosts, and of codistill's groups (2)")
+    p.add_argument("--period", type=int, metavar="STEPS", help="steps from one publication to the next (the configuration's)")
+    p.add_argument("--json", metavar="FILE", nargs="?", const="-", help="also write all measurements to FILE; as the last option without a FILE, "
+                   "write only them, to standard output")
     p.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
-    p.add_argument("overrides", nargs="*", metavar="key.path=value", help="further settings")
+    p.add_argument("overrides", nargs="*", metavar="key.path=value", help="further options of the configuration")
     arguments = p.parse_intermixed_args(argv)
     if arguments.seconds <= 0:
         p.error("--seconds is above 0")

@@ -18,13 +18,13 @@ static const double warm_up_s = 0.2, measure_s = 2;
 
 static const char help[] =
     "usage: codistill bench loader [FOLDER] [KEY=VALUE ...]\n\n"
-    "Makes batches of random crops, or of labelled examples, for about two seconds and prints samples a second, and a\n"
-    "second of processor time, which other load does not change; beside them, how many a core could copy.\n\n"
-    "  FOLDER     of pictures; without it generated ones\n"
-    "  KEY=VALUE  an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist "
-    "path=DIR,\n"
-    "             transfer=uint8 for batches as they travel to a device in 8 bits, or degradation=real_esrgan;\n"
-    "             degradation.KEY=VALUE is an option of section degradation; lists are \"[30, 95]\"\n";
+    "Makes batches of random crops, or of labelled examples, for about two seconds. Prints the samples made in a\n"
+    "second and in a second of processor time, which other load on the machine does not change, and how many samples\n"
+    "one core could copy in that time.\n\n"
+    "  FOLDER     folder of pictures; without it, pictures are generated\n"
+    "  KEY=VALUE  sets an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist\n"
+    "             path=DIR, transfer=uint8 for batches in 8 bits, or degradation=real_esrgan; degradation.KEY=VALUE\n"
+    "             sets an option of section degradation. Write lists as \"[30, 95]\"\n";
 
 static double processor_s(void)
 {

@@ -13,13 +13,14 @@
 
 enum { MAX_REPEATS = 101 };
 
-static const char help[] = "usage: codistill bench niqe PICTURE ... --niqe-model FILE [--repeats N] [--serve]\n\n"
-                           "Prints NIQE of each picture, no border left out, and the milliseconds that it takes on one "
-                           "core, decoding left out.\n\n"
-                           "  --niqe-model F  model of natural pictures: niqe_pris_params.npz, as BasicSR has it\n"
-                           "  --repeats N     of which the medians are told (7)\n"
-                           "  --serve         no table: all pictures at once and then for each line read, each time "
-                           "answered by a line of JSON\n";
+static const char help[] =
+    "usage: codistill bench niqe PICTURE ... --niqe-model FILE [--repeats N] [--serve]\n\n"
+    "Prints NIQE of each picture, borders included, and the milliseconds that it takes on one core, without\n"
+    "decoding.\n\n"
+    "  --niqe-model F  model of natural pictures: BasicSR's niqe_pris_params.npz\n"
+    "  --repeats N     number of repetitions; their median is printed (7)\n"
+    "  --serve         print no table; measure all pictures at once and then for each line read, and answer each\n"
+    "                  with a line of JSON\n";
 
 typedef struct niqe_bench {
     const char *model_path;

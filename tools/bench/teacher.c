@@ -17,21 +17,20 @@
 
 static const char help[] =
     "usage: codistill bench teacher [options] [model option=value ...]\n\n"
-    "Times training steps without and with a teacher of the same architecture, in turn, on random data.\n\n"
+    "Times training steps on random data, in turn without and with a teacher of the same architecture.\n\n"
     "  --model NAME           architecture (srresnet)\n"
-    "  --batch N              pictures a step (16)\n"
-    "  --patch N              side of the low-resolution crop (24)\n"
-    "  --batch-fraction F     part of the batch that the teacher predicts, as distill.batch_fraction (1)\n"
-    "  --threads N            (1)\n"
-    "  --repeats N            rounds measured, after one for warming up (7)\n"
-    "  --device D             what computes: auto, cpu or cuda; auto: a GPU where there is one (auto)\n"
-    "  --no-autotune          fixed implementations, instead of those that are timed to be fastest\n"
-    "Model options as in a configuration's section model, such as blocks=16 channels=64.\n\n"
-    "A row for each precision of the teacher that the processor has; the student's is `auto`. Medians: of the "
-    "teacher's forward\n"
-    "alone, of a step with distill.every 1, 2 and 4 (measured over so many steps) and the share that it adds, and of a "
-    "switch:\n"
-    "what a checkpoint's first run takes beyond the others.\n";
+    "  --batch N              pictures in a step (16)\n"
+    "  --patch N              side of the low-resolution crop in pixels (24)\n"
+    "  --batch-fraction F     share of the batch that the teacher predicts, as in distill.batch_fraction (1)\n"
+    "  --threads N            number of threads (1)\n"
+    "  --repeats N            number of rounds timed, after one to warm up (7)\n"
+    "  --device D             where to compute: auto, cpu or cuda; auto uses a GPU if there is one (auto)\n"
+    "  --no-autotune          use fixed implementations instead of the fastest ones\n"
+    "Model options are those of a configuration's section model, such as blocks=16 channels=64.\n\n"
+    "Prints a row for each precision of the teacher that the processor has; the student's is `auto`. All times are\n"
+    "medians: the teacher's forward pass alone; a step with distill.every 1, 2 and 4 (averaged over as many steps),\n"
+    "and the share that the teacher adds; and a switch, which is what the first run of new weights takes beyond the\n"
+    "others.\n";
 
 enum { PRECISIONS = 3, PERIODS = 3, STEPS = 4 };
 static const int periods[PERIODS] = {1, 2, 4}; /* of distill.every */

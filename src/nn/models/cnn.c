@@ -22,13 +22,14 @@ static const char *const halvings[] = {"max", "stride", NULL};
 static const cod_option options_table[] = {
     CLASSIFIER_SIZES,
     {"stages", COD_OPTION_INT_LIST, FIELD(stages), "16, 32, 64", 1, 4096, NULL,
-     "channels of the stages; each but the first begins by halving height and width"},
-    {"convolutions", COD_OPTION_INT, FIELD(convolutions), "2", 1, 16, NULL, "3x3 convolutions in each stage"},
-    {"norm", COD_OPTION_CHOICE, FIELD(norm), "batch", 0, 0, norms, "normalisation behind each convolution"},
+     "Channels of each stage. Every stage but the first starts by halving height and width."},
+    {"convolutions", COD_OPTION_INT, FIELD(convolutions), "2", 1, 16, NULL, "3x3 convolutions in each stage."},
+    {"norm", COD_OPTION_CHOICE, FIELD(norm), "batch", 0, 0, norms, "Normalisation after each convolution."},
     {"halve", COD_OPTION_CHOICE, FIELD(halve), "max", 0, 0, halvings,
-     "what halves: max pooling, or stride 2 of the stage's first convolution"},
+     "What halves height and width. max: max pooling. stride: the first convolution of the stage, with stride 2."},
     {"hidden", COD_OPTION_INT, FIELD(hidden), "0", 0, 65536, NULL,
-     "width of a hidden layer on the flattened last stage; 0 = the output is one linear layer on its average"},
+     "Width of a hidden layer on the flattened last stage. 0 = none: the output is one linear layer on the average of "
+     "the last stage."},
 };
 #undef FIELD
 

@@ -12,9 +12,9 @@ typedef struct compact_options {
 
 #define FIELD(name) offsetof(compact_options, name)
 static const cod_option options_table[] = {
-    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "feature channels"},
-    {"num_conv", COD_OPTION_INT, FIELD(num_conv), "16", 0, 256, NULL, "convolutions between the first and the last"},
-    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "upscaling factor: 2, 3 or 4"},
+    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "Feature channels."},
+    {"num_conv", COD_OPTION_INT, FIELD(num_conv), "16", 0, 256, NULL, "Convolutions between the first and the last."},
+    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "Upscaling factor: 2, 3 or 4."},
 };
 #undef FIELD
 

@@ -19,15 +19,16 @@ typedef struct edsr_options {
 
 #define FIELD(name) offsetof(edsr_options, name)
 static const cod_option options_table[] = {
-    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "feature channels"},
-    {"num_block", COD_OPTION_INT, FIELD(num_block), "16", 1, 256, NULL, "residual blocks"},
-    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "upscaling factor: 2, 3 or 4"},
+    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "Feature channels."},
+    {"num_block", COD_OPTION_INT, FIELD(num_block), "16", 1, 256, NULL, "Residual blocks."},
+    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "Upscaling factor: 2, 3 or 4."},
     {"res_scale", COD_OPTION_FLOAT, FIELD(res_scale), "auto", 0.001, 10, cod_option_auto,
-     "what each block adds is scaled by this; auto, as in the paper: 0.1 from 256 features on, else 1"},
+     "Factor on what each block adds to its input. auto, as in the paper: 0.1 from 256 feature channels on, otherwise "
+     "1."},
     {"img_range", COD_OPTION_FLOAT, FIELD(img_range), "255", 0.001, 65535, NULL,
-     "the network computes with values of 0 to this"},
+     "Largest pixel value inside the network; the smallest is 0."},
     {"rgb_mean", COD_OPTION_FLOAT_LIST, FIELD(rgb_mean), "0.4488,0.4371,0.4040", 0, 1, NULL,
-     "mean colour, red, green and blue, of pictures in 0 to 1, which is taken off the input and added to the output"},
+     "Mean red, green and blue of pictures in 0 to 1. It is subtracted from the input and added to the output."},
 };
 #undef FIELD
 

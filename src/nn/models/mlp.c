@@ -16,10 +16,10 @@ static const char *const outputs[] = {"none", "sigmoid", NULL};
 #define FIELD(name) offsetof(mlp_options, name)
 static const cod_option options_table[] = {
     CLASSIFIER_SIZES,
-    {"hidden", COD_OPTION_INT_LIST, FIELD(hidden), "256, 256", 1, 65536, NULL, "widths of the hidden layers"},
-    {"activation", COD_OPTION_CHOICE, FIELD(activation), "relu", 0, 0, activations, "activation of the hidden layers"},
+    {"hidden", COD_OPTION_INT_LIST, FIELD(hidden), "256, 256", 1, 65536, NULL, "Widths of the hidden layers."},
+    {"activation", COD_OPTION_CHOICE, FIELD(activation), "relu", 0, 0, activations, "Activation of the hidden layers."},
     {"output", COD_OPTION_CHOICE, FIELD(output), "none", 0, 0, outputs,
-     "activation of the output: none for logits, sigmoid for the loss mse on one-hot targets"},
+     "Activation of the output. none: logits. sigmoid: for the loss mse on one-hot targets."},
 };
 #undef FIELD
 

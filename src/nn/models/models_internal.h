@@ -21,11 +21,12 @@ extern const cod_model_kind cod_model_resnet50;
 /** The options that set a classifier's sizes, which lie at the start of its struct. */
 #define CLASSIFIER_SIZE(key, most, help)                                                                               \
     {                                                                                                                  \
-#key, COD_OPTION_INT, offsetof(cod_classifier_sizes, key), "0", 0, most, NULL, help "; 0 = as the data has"    \
+#key, COD_OPTION_INT, offsetof(cod_classifier_sizes, key), "0", 0, most, NULL, help ". 0 = as in the data."    \
     }
 #define CLASSIFIER_SIZES                                                                                               \
-    CLASSIFIER_SIZE(height, 4096, "rows of the input"), CLASSIFIER_SIZE(width, 4096, "columns of the input"),          \
-        CLASSIFIER_SIZE(channels, 1e6, "values of each pixel"), CLASSIFIER_SIZE(classes, 65536, "outputs")
+    CLASSIFIER_SIZE(height, 4096, "Height of the input in pixels"),                                                    \
+        CLASSIFIER_SIZE(width, 4096, "Width of the input in pixels"),                                                  \
+        CLASSIFIER_SIZE(channels, 1e6, "Channels of the input"), CLASSIFIER_SIZE(classes, 65536, "Number of classes")
 
 /** The input as vectors: pictures are flattened, vectors stay as they are. */
 static inline cod_value classifier_vectors(cod_graph *graph, cod_value x, int64_t height, int64_t width)

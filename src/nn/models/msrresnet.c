@@ -12,9 +12,9 @@ typedef struct msrresnet_options {
 
 #define FIELD(name) offsetof(msrresnet_options, name)
 static const cod_option options_table[] = {
-    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "feature channels"},
-    {"num_block", COD_OPTION_INT, FIELD(num_block), "16", 1, 256, NULL, "residual blocks"},
-    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "upscaling factor: 2, 3 or 4"},
+    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "Feature channels."},
+    {"num_block", COD_OPTION_INT, FIELD(num_block), "16", 1, 256, NULL, "Residual blocks."},
+    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "Upscaling factor: 2, 3 or 4."},
 };
 #undef FIELD
 

@@ -20,8 +20,10 @@ static const char *const stems[] = {"large", "small", NULL};
 static const cod_option options_table[] = {
     CLASSIFIER_SIZES,
     {"stem", COD_OPTION_CHOICE, FIELD(stem), "large", 0, 0, stems,
-     "first layers: large = 7x7 with stride 2 and max pooling (a quarter of the size), small = 3x3 for small pictures"},
-    {"features", COD_OPTION_INT, FIELD(features), "64", 1, 1024, NULL, "channels of the first of the four stages"},
+     "First layers. large: a 7x7 convolution with stride 2 and max pooling, which leave a quarter of the size. small: "
+     "a 3x3 convolution, for small pictures."},
+    {"features", COD_OPTION_INT, FIELD(features), "64", 1, 1024, NULL,
+     "Width of the first of the four stages. Each further stage is twice as wide."},
 };
 #undef FIELD
 

@@ -22,13 +22,13 @@ static const int scale_values[] = {1, 2, 4};
 
 #define FIELD(name) offsetof(rrdb_options, name)
 static const cod_option options_table[] = {
-    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "feature channels"},
-    {"num_block", COD_OPTION_INT, FIELD(num_block), "23", 1, 256, NULL, "residual blocks, of three dense blocks each"},
+    {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "Feature channels."},
+    {"num_block", COD_OPTION_INT, FIELD(num_block), "23", 1, 256, NULL, "Residual blocks, each of three dense blocks."},
     {"num_grow_ch", COD_OPTION_INT, FIELD(num_grow_ch), "32", 1, 1024, NULL,
-     "channels that each convolution of a dense block adds to what the next ones read"},
+     "Channels that each convolution of a dense block adds to the input of the next ones."},
     {"scale", COD_OPTION_CHOICE, FIELD(scale), "4", 0, 0, scales,
-     "upscaling factor; by 2 and by 1 squares of 2 and of 4 pixels a side are made channels first, so that data.patch "
-     "has to be a multiple of that"},
+     "Upscaling factor. Factors 2 and 1 first turn squares of 2x2 and 4x4 pixels into channels, so that data.patch "
+     "must be a multiple of 2 or 4."},
 };
 #undef FIELD
 

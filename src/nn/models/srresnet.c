@@ -22,20 +22,22 @@ static const char *const activations[] = {"prelu", "relu", NULL};
 
 #define FIELD(name) offsetof(srresnet_options, name)
 static const cod_option options_table[] = {
-    {"blocks", COD_OPTION_INT, FIELD(blocks), "16", 1, 256, NULL, "residual blocks"},
-    {"channels", COD_OPTION_INT, FIELD(channels), "64", 1, 1024, NULL, "feature channels"},
-    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "upscaling factor: 2, 3 or 4"},
-    {"norm", COD_OPTION_CHOICE, FIELD(norm), "batch", 0, 0, norms, "normalisation in the blocks"},
-    {"activation", COD_OPTION_CHOICE, FIELD(activation), "prelu", 0, 0, activations, "activation everywhere"},
+    {"blocks", COD_OPTION_INT, FIELD(blocks), "16", 1, 256, NULL, "Residual blocks."},
+    {"channels", COD_OPTION_INT, FIELD(channels), "64", 1, 1024, NULL, "Feature channels."},
+    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "Upscaling factor: 2, 3 or 4."},
+    {"norm", COD_OPTION_CHOICE, FIELD(norm), "batch", 0, 0, norms, "Normalisation in the blocks."},
+    {"activation", COD_OPTION_CHOICE, FIELD(activation), "prelu", 0, 0, activations,
+     "Activation throughout the network."},
     {"skip", COD_OPTION_CHOICE, FIELD(skip), "none", 0, 0, skips,
-     "adds the input, enlarged this way, to the output, so that the network learns the difference"},
+     "Adds the input, enlarged by this interpolation, to the output, so that the network learns only the difference. "
+     "none = no skip."},
     {"upsampler", COD_OPTION_CHOICE, FIELD(upsampler), "steps", 0, 0, upsamplers,
-     "pixel shuffles by 2 (or 3) with an activation each, as in the paper, or one by the whole scale just before the "
-     "output"},
-    {"head_kernel", COD_OPTION_CHOICE, FIELD(head_kernel), "9", 0, 0, kernels, "kernel size of the first convolution"},
-    {"tail_kernel", COD_OPTION_CHOICE, FIELD(tail_kernel), "9", 0, 0, kernels, "kernel size of the last convolution"},
+     "steps: pixel shuffles by 2 (or 3) with an activation after each, as in the paper. once: one pixel shuffle by "
+     "the whole scale just before the output."},
+    {"head_kernel", COD_OPTION_CHOICE, FIELD(head_kernel), "9", 0, 0, kernels, "Kernel size of the first convolution."},
+    {"tail_kernel", COD_OPTION_CHOICE, FIELD(tail_kernel), "9", 0, 0, kernels, "Kernel size of the last convolution."},
     {"zero_init_tail", COD_OPTION_BOOL, FIELD(zero_init_tail), "false", 0, 0, NULL,
-     "starts the last convolution at zero: with a skip, training starts from the plain interpolation"},
+     "Start the last convolution at zero. With a skip, training then starts from the plain interpolation."},
 };
 #undef FIELD
 
