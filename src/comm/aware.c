@@ -14,8 +14,7 @@
 static bool ask_library(int *aware)
 {
 #if defined OMPI_HAVE_MPI_EXT_CUDA && OMPI_HAVE_MPI_EXT_CUDA
-    *aware =
-        MPIX_Query_cuda_support(); /* asks the library that runs; the header's MPIX_CUDA_AWARE_SUPPORT is that of the build */
+    *aware = MPIX_Query_cuda_support(); /* asks the library that runs; MPIX_CUDA_AWARE_SUPPORT describes the build */
     return true;
 #elif defined MPIX_GPU_SUPPORT_CUDA
     return MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, aware) == MPI_SUCCESS;

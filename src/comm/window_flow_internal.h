@@ -28,7 +28,7 @@ enum {
 /** Measurements of the link from one rank, or from all ranks together. All zero at first. */
 typedef struct window_flow {
     double rate,
-        round_trip_s; /**< bytes a second, seconds; over all ranks the longest recent round trip. 0 = not measured yet */
+        round_trip_s; /**< bytes a second, seconds; the longest recent round trip of all ranks. 0 = not measured */
     size_t in_flight; /**< bytes requested and not yet received */
     uint64_t arrived; /**< bytes received */
     double heard_s;   /**< time at which the last piece arrived, or the first piece in flight was requested */

@@ -50,8 +50,8 @@ typedef struct cod_compare_run {
     double max_time_s;                      /**< of a pilot; 0 = none */
     const cod_compare_candidate *candidate; /**< the candidate that a run of tuning tries; NULL = not a run of tuning */
     char name[256];
-    const struct cod_compare_run *
-        same; /**< for a run of one rank, which does not depend on the link: the run that is trained in its place; else NULL */
+    const struct cod_compare_run
+        *same; /**< for a run of one rank, which needs no link: the run that is trained in its place; else NULL */
     cod_compare_state state;
     char message[COD_COMPARE_MESSAGE]; /**< FAILED: why */
     cod_json_value *summary;           /**< FINISHED */

@@ -30,7 +30,7 @@ struct cod_device {
     cudaStream_t stream; /**< the default queue */
     bool chains;         /**< whether launches may have programmatic edges */
     cudaStream_t
-        chain; /**< the stream whose last work is a kernel to which the next kernel may have such an edge; NULL = none */
+        chain; /**< stream whose last work is a kernel to which the next kernel may have such an edge; NULL = none */
     bool no_autotune;
     cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
     char gpu[448];     /**< name of the GPU, and its driver */

@@ -31,7 +31,7 @@ typedef struct exchange_setup {
     cod_group_memory
         *shared; /**< memory of the weights that the group's ranks of a node share; NULL = each rank has its own */
     cod_group_holders
-        holders; /**< the ranks that share it with this one, and this rank's place among them; only this rank if nothing is shared */
+        holders; /**< the ranks that share it, and this rank's place among them; only this rank if nothing is shared */
     const cod_backend *backend; /**< backend of cod_exchange_use_device() if it has queues; else NULL, like device */
     cod_device *device;
     bool codes_on_device; /**< whether weights are held and coded on the device */

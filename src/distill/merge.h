@@ -27,8 +27,7 @@ double cod_merge_alpha(int64_t delay);
 typedef struct cod_merge {
     size_t range;     /**< its number, as in cod_merger_create() */
     cod_buffer *peer; /**< [of the range of cod_weights_layout_of()] f32, a decoded publication */
-    cod_buffer *
-        own; /**< the group's own publication of the same version, decoded or exact; NULL = the current weights, a plain average */
+    cod_buffer *own;  /**< the group's own publication of that version; NULL = the current weights, a plain average */
     double alpha;
     double share; /**< the peer's part of the mean, by samples per step, such as 1/groups */
 } cod_merge;

@@ -30,8 +30,7 @@ typedef struct cod_peer {
     double weight;                      /**< when it last taught */
     double teacher_loss, student_loss;  /**< on the mini-batch of the last measurement; NaN = never */
     cod_exchange_peer_counters earlier; /**< counters of earlier processes */
-    double
-        share; /**< weight in a merge, by samples per step: its ranks as a share of all ranks whose weights are merged; 0 = not merged */
+    double share; /**< weight in a merge, by samples per step: its ranks' share of all merged ranks; 0 = not merged */
 } cod_peer;
 
 /** All peers that the group reads; in the caller's storage. */

@@ -21,9 +21,9 @@ typedef struct cod_teacher_spec {
     const char *target;           /**< the student's input that receives the prediction, f32 [N,sH,sW,3] */
     int64_t pictures;             /**< number of pictures of the mini-batch, from its start, to predict */
     cod_precision precision;      /**< auto: the student's */
-    cod_queue *
-        queue; /**< queue in which it predicts, borrowed; NULL = the default one. The caller must order it with work that loads weights,
-                           writes the mini-batch and reads the target */
+    /** Queue in which it predicts, borrowed; NULL = the default one. The caller must order it with work that loads
+     * weights, writes the mini-batch and reads the target. */
+    cod_queue *queue;
     bool mixes;        /**< its predictions may be mixed with those of other teachers */
     float temperature; /**< they are mixed as class probabilities of logits at this temperature; 0 = unchanged */
     size_t

@@ -35,7 +35,7 @@ typedef struct cod_metrics_options {
     const cod_niqe_model *niqe; /**< for COD_METRICS_OF_NIQE; borrowed while a call lasts, as the next two */
     const cod_ma_model *ma;     /**< for COD_METRIC_PI; NULL = NIQE stands in its place */
     cod_lpips *lpips;           /**< for COD_METRIC_LPIPS */
-    int threads; /**< for a folder: number of threads that read and judge pictures while the caller's thread upscales; 0 = none */
+    int threads; /**< for a folder: threads that read and judge pictures while the caller's one upscales; 0 = none */
 } cod_metrics_options;
 
 /** Reads "psnr, ssim, niqe". @return COD_ERR_ARGUMENT for an unknown name, with those that are known */

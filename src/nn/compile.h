@@ -65,8 +65,7 @@ typedef struct cod_program_spec {
      * its convolutions' inputs for their later runs. Not for training, nor in bands.
      */
     bool observes;
-    cod_stage
-        stage; /**< the program runs only these nodes, by cod_program_run_forward() and _backward(); all zero = all nodes */
+    cod_stage stage; /**< nodes that cod_program_run_forward() and _backward() run; all zero = all nodes */
 } cod_program_spec;
 
 typedef struct cod_input_shape {
@@ -76,9 +75,8 @@ typedef struct cod_input_shape {
 
 /** Bytes of device memory that programs need, without weights and memory that plans keep for themselves. */
 typedef struct cod_compile_memory {
-    size_t
-        arena; /**< activations and their gradients, of the program that needs most, because all programs share the arena */
-    size_t io; /**< inputs, outputs, losses and folded weights */
+    size_t arena; /**< activations and their gradients: the most that one program needs, as all share the arena */
+    size_t io;    /**< inputs, outputs, losses and folded weights */
 } cod_compile_memory;
 
 typedef struct cod_compile_options {
@@ -202,7 +200,7 @@ typedef struct cod_sequel {
     cod_queue_work work;
     void *context;
     cod_recordings
-        recordings; /**< zeroed at first; end them with cod_recordings_clear() before the program and the objects that `work` uses */
+        recordings; /**< zeroed at first; call cod_recordings_clear() before you free the program or what `work` uses */
 } cod_sequel;
 
 /** Runs a program as cod_program_run() without bucket signals, and then queues the sequel's work in the same queue. */

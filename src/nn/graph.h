@@ -64,8 +64,7 @@ typedef struct cod_param {
     cod_init init;
     const double *start; /**< [elements of `shape`] initial values; NULL = `init` decides */
     size_t offset;       /**< elements from the start of the flat buffer; valid after cod_graph_layout() */
-    cod_shape
-        flattened; /**< linear layer after a flatten: H, W, C of the flatten's input, for conversion to PyTorch's C, H, W order */
+    cod_shape flattened; /**< linear layer after a flatten: H, W, C of its input, for conversion to PyTorch's C, H, W */
 } cod_param;
 
 enum { COD_NODE_MAX_INPUTS = 8, COD_NODE_MAX_PARAMS = 5 };
@@ -135,9 +134,8 @@ typedef struct cod_conv2d_spec {
     int64_t out_channels;
     int kernel, stride, padding; /**< stride 0 means 1; square */
     bool no_bias;
-    bool zero_init; /**< weight and bias start at zero */
-    double
-        init_gain; /**< > 0: weights are normal with deviation gain·sqrt(2/fan_in), and the bias is zero (Kaiming normal); 0: PyTorch's default */
+    bool zero_init;   /**< weight and bias start at zero */
+    double init_gain; /**< > 0: normal weights of deviation gain·sqrt(2/fan_in), zero bias; 0: PyTorch's default */
     /**
      * The weight divided by its largest singular value (Miyato et al. 2018), under the names of
      * torch.nn.utils.spectral_norm: parameter "NAME.weight_orig", states "NAME.weight_u" and "NAME.weight_v". Each run

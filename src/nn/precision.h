@@ -11,7 +11,7 @@ typedef enum cod_precision {
     COD_PRECISION_AUTO, /**< bf16 if the device supports it at a useful speed, else f32 */
     COD_PRECISION_F32,
     COD_PRECISION_BF16,
-    COD_PRECISION_INT8 /**< convolutions on 8-bit integers, everything else as with `auto`; for upscaling and teachers only */
+    COD_PRECISION_INT8 /**< convolutions on 8-bit integers, the rest as with `auto`; only for upscaling and teachers */
 } cod_precision;
 
 /**

@@ -31,8 +31,9 @@ enum {
 
 typedef struct async_header {
     uint64_t updates; /**< push: updates of this worker, including this one */
-    uint64_t
-        version; /**< version of the weights: push: at which the gradient was computed; pull: in this message. Counts updates applied by that server */
+    /** Version of the weights: the number of updates that this server has applied to them. push: the version for which
+     * the gradient was computed; pull: the version in this message. */
+    uint64_t version;
     double rate; /**< push: the worker's learning rate */
 } async_header;
 
@@ -70,10 +71,9 @@ typedef struct async_strategy {
     cod_mirror values, gradients, average;
     cod_gradient_codec push, pull; /**< a server's */
     float *change;                 /**< a server's, coded pulls: [count] */
-    float *
-        statistics; /**< on the first server: [state] statistics that the first worker pushed, until the push is applied */
-    float *residual;        /**< on a worker with coded pushes: [trainable] error feedback */
-    uint64_t version;       /**< updates applied */
+    float *statistics; /**< on the first server: [state] statistics of the first worker's push, until it is applied */
+    float *residual;   /**< on a worker with coded pushes: [trainable] error feedback */
+    uint64_t version;  /**< updates applied */
     uint64_t first_version; /**< version when this process began */
     uint64_t staleness, staleness_max;
     int turn; /**< deterministic: worker whose push is next */

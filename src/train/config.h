@@ -48,7 +48,7 @@ typedef struct cod_run_config {
     cod_group_config whole;   /**< section `model`: for runs with one group, and for groups that do not name a model */
     cod_group_config *groups; /**< [group_count] the configured groups */
     size_t group_count;       /**< 0 = one group a node */
-    int only_group; /**< index of this job's group if the other groups are separate jobs; -1 = this job has all groups */
+    int only_group; /**< index of this job's group if other groups are separate jobs; -1 = this job has all groups */
 } cod_run_config;
 
 /**
@@ -122,7 +122,9 @@ COD_MUST_CHECK cod_status cod_run_config_resolved(cod_run_config *run, bool comm
 
 /** Which options count when two runs are compared. */
 typedef enum cod_run_config_scope {
-    COD_COMPARE_RESULT, /**< options that affect the result: all but sections `checkpoint`, `log` and `compare`, train.max_time and the folder */
+    /** Options that affect the result: all but the sections `checkpoint`, `log` and `compare`, train.max_time and the
+     * run's folder. */
+    COD_COMPARE_RESULT,
     COD_COMPARE_SHARED, /**< options on which groups that are separate jobs must agree */
 } cod_run_config_scope;
 

@@ -95,9 +95,8 @@ typedef struct cod_recipe_kind cod_recipe_kind;
 /** A recipe as it was built for a configuration. */
 typedef struct cod_recipe {
     const cod_recipe_kind *kind;
-    cod_model
-        model; /**< the model that is evaluated, distilled and exported; its set is 0, and its graph holds all networks */
-    cod_value target;     /**< the input COD_INPUT_TRUTH */
+    cod_model model;  /**< the model that is evaluated, distilled and exported; set 0; its graph holds all networks */
+    cod_value target; /**< the input COD_INPUT_TRUTH */
     int64_t task_channel; /**< first channel of the target that the task loss compares with */
     cod_value task_loss;  /**< the distance to the truth, among the losses of the sub-step that trains the model */
     /**

@@ -13,7 +13,7 @@ typedef struct cod_strategy cod_strategy; /**< train/strategy.h */
 /** The part of a network that a rank computes and updates, if ranks divide it. Zeroed = all of it. */
 typedef struct cod_division {
     cod_stage stage; /**< only these nodes of the graph are computed */
-    int stages; /**< number of neighbouring ranks of the group that hold the network together; 0 = each rank holds all of it */
+    int stages;      /**< neighbouring ranks of the group that hold the network together; 0 = each holds all of it */
     /**
      * This rank updates only `count` trainable values from `first` on, perhaps none. Without gather(), each rank then
      * saves the optimiser's moments of its part, and the group's first rank has the whole moving average, if any, when
@@ -51,7 +51,7 @@ typedef struct cod_train_session {
     cod_scalars *scalars;      /**< rates, loss weights, decays: copied to the device once a step */
     cod_compile_memory memory; /**< memory that the programs need; zeros until it is known */
     size_t
-        compiled_bytes; /**< bytes that the device had allocated after compilation; 0 = not compiled yet, or not counted */
+        compiled_bytes; /**< bytes that the device had allocated after compilation; 0 = not compiled or not counted */
     cod_executable *executable;                    /**< NULL before compilation */
     cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL for sets that are not trained */
     cod_view input, truth;                         /**< the mini-batch on the device */

@@ -231,8 +231,7 @@ typedef struct cod_strategy_kind {
     bool one_group;   /**< all ranks train as one group, whatever groups the configuration has */
     bool single_rank; /**< needs a world of one rank */
     bool keeps_state; /**< it uses save() and load(): each rank writes a part of the checkpoint */
-    bool
-        averages; /**< it averages gradients only with the context's collective, so that train.allreduce_codec has an effect */
+    bool averages; /**< it averages only with the context's collective, so that train.allreduce_codec has an effect */
     /**
      * Between gradients and update, the strategy only averages gradients over the group. In a group of one rank the
      * update is therefore queued together with the program of its gradients: gradient_ready() is not called, and

@@ -32,7 +32,7 @@ typedef struct cod_train_request {
     cod_train_report report; /**< may be NULL */
     void *report_context;
     double
-        between_s; /**< also report when the last report is this many seconds old, for a terminal; 0 = only with lines of metrics */
+        between_s; /**< also report when the last report is this old, for a terminal; 0 = only with lines of metrics */
     const atomic_int *stop_signal; /**< nonzero: save and end; set by a signal handler or any thread; may be NULL */
     const char *version;           /**< of the program, for summary.json */
     /**

@@ -62,7 +62,7 @@ enum {
     TOTAL_TEACHER_MS,
     TOTAL_EXCHANGE_MS,
     TOTAL_EXCHANGE_SHARE,
-    TOTAL_STEPS_S, /**< this and the following: seconds of the first rank in its steps, and in parts of them, over all processes */
+    TOTAL_STEPS_S, /**< from here: seconds of the first rank in its steps and their parts, over all processes */
     TOTAL_TEACHER_S,
     TOTAL_WAIT_S,
     TOTAL_EXCHANGE_S,
@@ -92,8 +92,7 @@ typedef struct trainer {
     size_t loss_count;
     cod_guards guards;
     cod_readback *readback; /**< [loss][mini-batch] values of the steps whose losses are not read yet */
-    int64_t
-        loss_delay; /**< steps after which losses are reported; 1 on a device, so that the trainer need not wait for it */
+    int64_t loss_delay; /**< steps after which losses are reported; 1 on a device: the trainer need not wait for it */
     cod_batches batches;
     cod_program *running; /**< program that is running, for its buckets */
     int running_set;      /**< set that it trains */

@@ -34,16 +34,20 @@ include their cost."""
 
 def parse(argv):
     p = argparse.ArgumentParser(prog="tools/bench/exchange_net.sh", description=WHAT, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                epilog="The last line is `slowdown X fewer Y goal Z speedup W` for the lowest rate. slowdown: codistill's median step there "
+                                epilog="The last line is `slowdown X fewer Y goal Z speedup W` for the lowest rate. "
+                                "slowdown: codistill's median step there "
                                 "over the one at the highest rate. speedup: allreduce's median step over codistill's.")
     p.add_argument("--codistill", metavar="FILE", help="program to run (build/release/codistill)")
-    p.add_argument("--config", default=str(common.ROOT / "configs/sr-demo.yaml"), help="configuration to train (configs/sr-demo.yaml)")
+    p.add_argument("--config", default=str(common.ROOT / "configs/sr-demo.yaml"),
+                   help="configuration to train (configs/sr-demo.yaml)")
     p.add_argument("--rates", default="none,1gbit,100mbit,20mbit,10mbit", metavar="LIST",
                    help="rates of the links, highest first (none,1gbit,100mbit,20mbit,10mbit)")
     p.add_argument("--seconds", type=float, default=30, help="seconds of training at each rate with each strategy (30)")
     p.add_argument("--groups", type=int, default=2, metavar="N", help="number of hosts, and of codistill's groups (2)")
-    p.add_argument("--period", type=int, metavar="STEPS", help="steps from one publication to the next (the configuration's)")
-    p.add_argument("--json", metavar="FILE", nargs="?", const="-", help="also write all measurements to FILE; as the last option without a FILE, "
+    p.add_argument("--period", type=int, metavar="STEPS",
+                   help="steps from one publication to the next (the configuration's)")
+    p.add_argument("--json", metavar="FILE", nargs="?", const="-",
+                   help="also write all measurements to FILE; as the last option without a FILE, "
                    "write only them, to standard output")
     p.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
     p.add_argument("overrides", nargs="*", metavar="key.path=value", help="further options of the configuration")
