@@ -15,7 +15,7 @@ from test_classes import CONFIG as CLASSES
 from test_classes import csv
 from test_strategies import DILOCO, LOCAL_SGD, NOLOCO
 from test_train import killed
-from train_support import MPIEXEC, check, png, read_safetensors, run_cases
+from train_support import MPIEXEC, Bench, check, png, read_safetensors, run_cases
 
 NO_GPU = {"COD_CUDA_GPUS": ""}
 LATE = {"COD_TEST_LATE": "cuda", "COD_LATE_ABORT": "1"}
@@ -23,6 +23,8 @@ SHORT = ["train.steps=4", "log.every=2", "checkpoint.every=0", "eval.every=0", "
 SOON = ["exchange.period=2", "exchange.lag_steps=1", "distill.burn_in=1", "distill.ramp=1"]
 MIXED = "cluster.groups=[{ranks: 1, device: cuda}, {ranks: 1, device: cpu}]"
 CUDA = "cluster.device=cuda"
+# The emulated GPU is slow: beside other tests, one group may end half a minute before the other.
+PATIENT = "cluster.teardown_timeout_s=120"
 late_program = None
 nccl_folder = None  # of what tests/cuda/emulated/nccl.c and aware.c are built to
 
@@ -401,10 +403,11 @@ CASES = {
     "chosen": chosen, "commands": commands, "strategies": strategies, "servers": servers, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "recomputed": recomputed,
     "copies": copies, "older": older, "averages": averages, "direct": direct, "without-cuda": without_cuda,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
-    "killed-2x1": killed("2x1", 1, None, CUDA, "checkpoint.every=4"),
-    "killed-2x2": killed("2x2", 1, None, CUDA, "checkpoint.every=4", "model.norm=batch")}
+    "killed-2x1": killed("2x1", 1, None, CUDA, PATIENT, "checkpoint.every=4"),
+    "killed-2x2": killed("2x2", 1, None, CUDA, PATIENT, "checkpoint.every=4", "model.norm=batch")}
 
 if __name__ == "__main__":
+    Bench.timeout = 180
     late_program = os.path.abspath(sys.argv[2])
     nccl_folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))), "cuda", "nccl")
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[3:]))

@@ -89,6 +89,8 @@ class Bench:
         self.environment = {"TMPDIR": self.path("tmp"), "OMPI_MCA_btl_vader_backing_directory": self.path("tmp")}
         self.write("t.yaml", CONFIG)
 
+    timeout = 60  # seconds that a command may take
+
     def close(self):
         for job in self.jobs:
             if job.poll() is None:
@@ -117,8 +119,9 @@ class Bench:
         self.jobs.append(Job([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE, **popen))
         return self.jobs[-1]
 
-    def wait(self, process, arguments, timeout=60):
+    def wait(self, process, arguments, timeout=None):
         begin = time.monotonic()
+        timeout = timeout or self.timeout
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -127,7 +130,7 @@ class Bench:
             raise Failure(f"nothing after {timeout} s: {' '.join(arguments)}\n{out}{err}") from None
         return Result(["codistill", *arguments], process.returncode, out, err, time.monotonic() - begin)
 
-    def run(self, *arguments, timeout=60, environment=None, **popen):
+    def run(self, *arguments, timeout=None, environment=None, **popen):
         return self.wait(self.start(*arguments, environment=environment, **popen), arguments, timeout)
 
     def train(self, *overrides, **options):
