@@ -17,6 +17,9 @@ expect 2 "unknown option '--frobnicate'" tools/test.sh --frobnicate
 expect 2 "--filter needs" tools/test.sh --filter
 expect 2 "--jobs needs" tools/test.sh --jobs none
 expect 2 "--mpi needs" tools/test.sh --mpi lam
+expect 0 "usage: tools/package-check.sh" tools/package-check.sh --help
+expect 2 "unknown option '--frobnicate'" tools/package-check.sh --frobnicate
+expect 1 "there is no package '/nowhere.deb'" tools/package-check.sh /nowhere.deb
 expect 2 "the folder of the tests is missing" tools/skipped.sh
 expect 1 "there is no /nowhere/ctest.log" tools/skipped.sh /nowhere
 expect 2 "unknown option '--frobnicate'" .ci/run --frobnicate
