@@ -162,7 +162,7 @@ def main(program, backend="ref"):
     models |= {f"msrresnet_{scale}.safetensors": MSRResNet(12, 2, scale) for scale in (2, 3, 4)}
     models |= {f"compact_{scale}.safetensors": Compact(12, 3, scale) for scale in (2, 3, 4)}
     models |= {f"edsr_{scale}.safetensors": EDSR(12, 2, scale, 0.1) for scale in (2, 3, 4)}
-    models |= {"rrdb.safetensors": RRDBNet(12, 2, 32), "rrdb_2.safetensors": RRDBNet(12, 1, 8, 2)}
+    models |= {"rrdb.safetensors": RRDBNet(12, 2, 32), "rrdb_2.safetensors": RRDBNet(12, 1, 32, 2)}
     for name, model in models.items():
         # Strict; PyTorch itself forgives a missing num_batches_tracked.
         model.load_state_dict(load_file(f"{folder.name}/{name}"), strict=True)

@@ -1,9 +1,11 @@
 /*
- * Writes what check_onnx.py and check_torch.py compare with: exported models, and what our own inference makes of random inputs.
+ * Writes what check_onnx.py and check_torch.py compare with: exported models, and what our own inference makes of
+ * random inputs.
  *
  *     export_files FOLDER BACKEND
  *
- * NAME.onnx, NAME.safetensors, NAME.folded.safetensors; for each size NAME.HxW.input.f32 and .output.f32, raw, in NHWC order.
+ * NAME.onnx, NAME.safetensors, NAME.folded.safetensors; for each size NAME.HxW.input.f32 and .output.f32, raw, in NHWC
+ * order.
  */
 #include "infer/fold.h"
 #include "infer/onnx.h"
@@ -108,7 +110,7 @@ static void upscalers_are_exported(void **state)
         "rrdb_2",
         test_model("rrdb",
                    (const cod_st_text[]){
-                       {"num_feat", "12"}, {"num_block", "1"}, {"num_grow_ch", "8"}, {"scale", "2"}, {NULL, NULL}},
+                       {"num_feat", "12"}, {"num_block", "1"}, {"num_grow_ch", "32"}, {"scale", "2"}, {NULL, NULL}},
                    14));
 }
 

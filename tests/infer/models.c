@@ -36,7 +36,9 @@ static bool ends_with(const char *text, const char *end)
     return length >= suffix && strcmp(text + length - suffix, end) == 0;
 }
 
-/** Random values that keep activations of order one: norms' factors and variances around one, weights by their fan-in. */
+/**
+ * Random values that keep activations of order one: norms' factors and variances around one, weights by their fan-in.
+ */
 static void fill(cod_saved_model *saved, uint64_t seed)
 {
     void *values = NULL;

@@ -7,11 +7,17 @@
 
 #include "infer/model_file.h"
 
-/** A backend's opened device, closed by test_device_close(); fails the test when there is none of that name. COD_TEST_LATE counts. */
+/**
+ * A backend's opened device, closed by test_device_close(); fails the test when there is none of that name.
+ * COD_TEST_LATE counts.
+ */
 cod_device *test_device_open(const char *backend);
 void test_device_close(const char *backend, cod_device *device);
 
-/** A model of a registered kind; `settings` are its options, NULL key at the end. All its values, statistics too, are random. */
+/**
+ * A model of a registered kind; `settings` are its options, NULL key at the end. All its values, statistics too, are
+ * random.
+ */
 cod_saved_model test_model(const char *kind, const cod_st_text *settings, uint64_t seed);
 
 /** Settings of a classifier. */
@@ -24,8 +30,8 @@ cod_saved_model test_model(const char *kind, const cod_st_text *settings, uint64
 /** A small srresnet with normalisation. */
 cod_saved_model test_srresnet(uint64_t seed);
 
-/** One of every op that the kinds do not use: strided convolution, pools, concat, scaled add, a norm that cannot be folded,
- * a shared convolution, sigmoid, tanh, per-channel PReLU, flatten, linear. Its kind cannot be saved. */
+/** One of every op that the kinds do not use: strided convolution, pools, concat, scaled add, a norm that cannot be
+ * folded, a shared convolution, sigmoid, tanh, per-channel PReLU, flatten, linear. Its kind cannot be saved. */
 cod_saved_model test_odd_model(uint64_t seed);
 
 /** A new folder, removed when the test ends; static buffer. */

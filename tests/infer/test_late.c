@@ -1,4 +1,6 @@
-/* Inference on a device that computes while the host goes on: as the backend within, bit for bit, and seldom waiting. */
+/*
+ * Inference on a device that computes while the host goes on: as the backend within, bit for bit, and seldom waiting.
+ */
 #include "support/late.h"
 #include "support/test.h"
 
@@ -207,7 +209,10 @@ static void pictures_are_those_of_the_inner_backend(void **state)
     cod_saved_model_clear(&saved);
 }
 
-/** Where the program is compiled and its weights are packed, a band costs the host one wait, for the result of one before. */
+/**
+ * Where the program is compiled and its weights are packed, a band costs the host one wait, for the result of one
+ * before.
+ */
 static void bands_wait_for_results_alone(void **state)
 {
     (void)state;

@@ -53,7 +53,10 @@ static double index_of(const cod_image *image, int64_t crop, const cod_niqe_mode
     return pi;
 }
 
-/** golden/niqe.txt: values of a second implementation, in NumPy. "pi:" stands before those that are in the perceptual index's place. */
+/**
+ * golden/niqe.txt: values of a second implementation, in NumPy. "pi:" stands before those that are in the perceptual
+ * index's place.
+ */
 static void values_are_those_of_numpy(void **state)
 {
     (void)state;
