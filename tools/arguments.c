@@ -34,7 +34,10 @@ static bool wants_list(int argc, char **argv)
     return argc > 1 && strcmp(argv[1], list_word) == 0;
 }
 
-/** A line for each option, for tools/manual.py: "--name", "-l" or "-", "value" or "flag", and choices with | between them or "-". */
+/**
+ * A line for each option, for tools/manual.py: "--name", "-l" or "-", "value" or "flag", and choices with | between
+ * them or "-".
+ */
 static int print_list(const cod_argument *own, size_t count, const cod_option_table *table)
 {
     puts("--help\t-h\tflag\t-");

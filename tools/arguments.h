@@ -1,8 +1,9 @@
 /**
  * @file
- * Arguments of commands, of two sorts: those that work with a model take options by getopt's rules (the command's own, a session's
- * where it has one); those that work with a configuration take its file, overrides and options of their own. Both take --help, and
- * --list-options, which lists them for tools/manual.py, the writer of manual pages and completions.
+ * Arguments of commands, of two sorts: those that work with a model take options by getopt's rules (the command's own,
+ * a session's where it has one); those that work with a configuration take its file, overrides and options of their
+ * own. Both take --help, and --list-options, which lists them for tools/manual.py, the writer of manual pages and
+ * completions.
  */
 #ifndef COD_TOOLS_ARGUMENTS_H
 #define COD_TOOLS_ARGUMENTS_H
@@ -51,8 +52,8 @@ typedef struct cod_config_arguments {
 } cod_config_arguments;
 
 /**
- * Reads CONFIG.yaml, key.path=value and the command's own options, in any order; an option's value follows it, or its `=`.
- * argv stays as it is.
+ * Reads CONFIG.yaml, key.path=value and the command's own options, in any order; an option's value follows it, or its
+ * `=`. argv stays as it is.
  *
  * @param[out] out  new; cod_config_arguments_clear(), whatever is returned
  * @return as cod_arguments_parse()

@@ -69,7 +69,9 @@ cod_status cod_child_start(cod_child *child, const char *const args[], bool writ
     return cod_fail(COD_ERR_IO, "cannot start %s: %s", args[0], strerror(reason));
 }
 
-/** Without the name and address of the part of a program that says it, as ffmpeg has them: "[mov @ 0x5636a2c5cf00] ". */
+/**
+ * Without the name and address of the part of a program that says it, as ffmpeg has them: "[mov @ 0x5636a2c5cf00] ".
+ */
 static const char *plain(const char *line)
 {
     const char *end = line[0] == '[' ? strstr(line, "] ") : NULL;

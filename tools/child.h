@@ -25,7 +25,8 @@ typedef struct cod_child {
  *
  * @param args    [] ends with NULL; borrowed while the call lasts, but args[0] while the child lives
  * @param writes  whether child->pipe is its standard output, to be read here; else its standard input
- * @return COD_ERR_IO when there are no pipes or processes left; that there is no such program is told by cod_child_end()
+ * @return COD_ERR_IO when there are no pipes or processes left; that there is no such program is told by
+ *   cod_child_end()
  */
 COD_MUST_CHECK cod_status cod_child_start(cod_child *child, const char *const args[], bool writes);
 
@@ -33,7 +34,8 @@ COD_MUST_CHECK cod_status cod_child_start(cod_child *child, const char *const ar
  * Closes the pipe and waits for the child's end.
  *
  * @param[out] words  the last that it said, on one line; "" = nothing
- * @return COD_ERR_UNSUPPORTED when the program could not be started, COD_ERR_IO when it failed or was killed, with its words
+ * @return COD_ERR_UNSUPPORTED when the program could not be started, COD_ERR_IO when it failed or was killed, with its
+ *   words
  */
 COD_MUST_CHECK cod_status cod_child_end(cod_child *child, char words[COD_CHILD_WORDS]);
 

@@ -20,8 +20,8 @@ typedef struct cod_clip {
 /**
  * Asks ffprobe about the first stream of moving pictures.
  *
- * @return COD_ERR_UNSUPPORTED where ffprobe is not installed, COD_ERR_IO with its words when it cannot read the file, COD_ERR_FORMAT when
- *         there are no moving pictures
+ * @return COD_ERR_UNSUPPORTED where ffprobe is not installed, COD_ERR_IO with its words when it cannot read the file,
+ *         COD_ERR_FORMAT when there are no moving pictures
  */
 COD_MUST_CHECK cod_status cod_clip_probe(const char *path, cod_clip *clip);
 

@@ -1,7 +1,7 @@
 /**
  * @file
- * The subcommands of `codistill`. Each takes its own arguments (argv[0] is its name), prints results on stdout and messages on
- * stderr, and returns the exit code: 0 ok, 1 failed, 2 wrong usage.
+ * The subcommands of `codistill`. Each takes its own arguments (argv[0] is its name), prints results on stdout and
+ * messages on stderr, and returns the exit code: 0 ok, 1 failed, 2 wrong usage.
  */
 #ifndef COD_TOOLS_CMD_H
 #define COD_TOOLS_CMD_H

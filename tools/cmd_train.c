@@ -134,9 +134,10 @@ static bool sleep_in_peace(int ms)
 }
 
 /**
- * Says why and ends all ranks. Every rank that failed comes here; the first to speak silences the others, so that there is
- * one message: a rank with a reason of its own before those that only know that another failed, of equals the lowest. Where
- * ranks agreed on a failure, one of them is known to speak; the others do only if it did not get to it in a long time.
+ * Says why and ends all ranks. Every rank that failed comes here; the first to speak silences the others, so that there
+ * is one message: a rank with a reason of its own before those that only know that another failed, of equals the
+ * lowest. Where ranks agreed on a failure, one of them is known to speak; the others do only if it did not get to it in
+ * a long time.
  */
 static _Noreturn void end_job(const cod_comm *comm, cod_status status)
 {

@@ -205,7 +205,9 @@ static cod_status upscale_picture(const cod_session *session, const arguments *a
     return status;
 }
 
-/** A picture that is broken or too large does not keep the others waiting; anything else, a full disk say, ends the run. */
+/**
+ * A picture that is broken or too large does not keep the others waiting; anything else, a full disk say, ends the run.
+ */
 static int upscale_all(const cod_session *session, const picture_work *work, const arguments *args)
 {
     size_t failed = 0;

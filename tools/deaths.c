@@ -46,7 +46,9 @@ void cod_deaths_join(void)
         return;
     const socklen_t length = address_of(name, &address);
     if (connect(connection, (struct sockaddr *)&address, length) == 0)
-        /* Of a dying process's files Linux ends the last ones first: this one before the launcher's own. It stays open. */
+        /*
+         * Of a dying process's files Linux ends the last ones first: this one before the launcher's own. It stays open.
+         */
         fcntl(connection, F_DUPFD_CLOEXEC, HIGH);
     close(connection);
 }

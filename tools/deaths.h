@@ -1,8 +1,8 @@
 /**
  * @file
- * Which rank of a job died first. A launcher that ends the others at once may name one of these: Hydra does, as it takes the first process
- * that it finds dead. Each rank holds a connection to the launching process, which the kernel closes while the process dies; that is
- * before the launcher can know of it, and the order of the closings is kept.
+ * Which rank of a job died first. A launcher that ends the others at once may name one of these: Hydra does, as it
+ * takes the first process that it finds dead. Each rank holds a connection to the launching process, which the kernel
+ * closes while the process dies; that is before the launcher can know of it, and the order of the closings is kept.
  */
 #ifndef COD_TOOLS_DEATHS_H
 #define COD_TOOLS_DEATHS_H

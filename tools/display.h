@@ -1,11 +1,12 @@
 /**
  * @file
- * Standard error while training. On a terminal each group has one line at the bottom that changes in place, and all other
- * lines scroll by above; elsewhere there are plain lines only. Groups that do not fit on it are counted in a last line.
+ * Standard error while training. On a terminal each group has one line at the bottom that changes in place, and all
+ * other lines scroll by above; elsewhere there are plain lines only. Groups that do not fit on it are counted in a last
+ * line.
  *
- * A rank that `codistill train` started itself does not see the terminal: its lines go through mpirun to the process that
- * does. There, lines that begin with COD_DISPLAY_MARK are no text but news for that process: "S<group> <text>" is a group's
- * new line, "X<code>" the first rank's exit code.
+ * A rank that `codistill train` started itself does not see the terminal: its lines go through mpirun to the process
+ * that does. There, lines that begin with COD_DISPLAY_MARK are no text but news for that process: "S<group> <text>" is
+ * a group's new line, "X<code>" the first rank's exit code.
  */
 #ifndef COD_TOOLS_DISPLAY_H
 #define COD_TOOLS_DISPLAY_H
@@ -13,7 +14,10 @@
 #include <stdbool.h>
 
 #define COD_DISPLAY_MARK '\x1e'
-/** Environment of ranks whose standard error is read by `codistill`: "plain", or "terminal" where groups' lines are wanted. */
+/**
+ * Environment of ranks whose standard error is read by `codistill`: "plain", or "terminal" where groups' lines are
+ * wanted.
+ */
 #define COD_DISPLAY_VARIABLE "COD_DISPLAY"
 
 /** Finds out what standard error is; before it, and without it, lines are plain. */

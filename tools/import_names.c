@@ -12,7 +12,10 @@ typedef struct beginning {
 static const beginning esrgan[] = {
     {"trunk_conv.", "conv_body."}, {"upconv1.", "conv_up1."}, {"upconv2.", "conv_up2."}, {"HRconv.", "conv_hr."}};
 
-/** Its first release is a list of layers; 2, 4, 5, 7 and 9 hold no weights. The last of layer 1's own list is the trunk's convolution. */
+/**
+ * Its first release is a list of layers; 2, 4, 5, 7 and 9 hold no weights. The last of layer 1's own list is the
+ * trunk's convolution.
+ */
 static const beginning esrgan_first[] = {{"model.0.", "conv_first."},
                                          {"model.3.", "conv_up1."},
                                          {"model.6.", "conv_up2."},

@@ -33,8 +33,8 @@ typedef struct relay {
 static volatile sig_atomic_t child, asked;
 
 /**
- * mpirun answers SIGTERM and SIGINT by killing its ranks, after a sleep that it also keeps after every abort; SIGUSR1 it
- * only hands on, and ranks save and end. Who asks twice does not want to wait.
+ * mpirun answers SIGTERM and SIGINT by killing its ranks, after a sleep that it also keeps after every abort; SIGUSR1
+ * it only hands on, and ranks save and end. Who asks twice does not want to wait.
  */
 static void pass_on(int signal)
 {
@@ -85,8 +85,8 @@ static bool is_rule(const char *line)
 }
 
 /**
- * Whether it is one of the lines that launchers write outside of their banners: Open MPI's "[host:pid] 1 more process has sent
- * help message …"; Hydra's "[mpiexec@host] …", and what follows its banner; MPICH's word on an abort.
+ * Whether it is one of the lines that launchers write outside of their banners: Open MPI's "[host:pid] 1 more process
+ * has sent help message …"; Hydra's "[mpiexec@host] …", and what follows its banner; MPICH's word on an abort.
  */
 static bool is_about_banners(const char *line)
 {
@@ -104,8 +104,8 @@ static bool is_about_banners(const char *line)
 }
 
 /**
- * The launcher's word on a rank that a signal ended; Open MPI 5 breaks its lines. Hydra knows the process only, and may name one that it
- * killed itself when another had died.
+ * The launcher's word on a rank that a signal ended; Open MPI 5 breaks its lines. Hydra knows the process only, and may
+ * name one that it killed itself when another had died.
  */
 static void read_death(const relay *r, const char *text, cod_launch_ending *ending)
 {

@@ -16,12 +16,15 @@ typedef struct cod_launch_ending {
 } cod_launch_ending;
 
 /**
- * Runs this program with `ranks` ranks, over the nodes of a Slurm allocation where there is one, and the same arguments, and waits; shows what ranks print, and groups' lines on a
- * terminal (tools/display.h). Signals that ask it to stop are passed on, and ranks are given a minute to save.
+ * Runs this program with `ranks` ranks, over the nodes of a Slurm allocation where there is one, and the same
+ * arguments, and waits; shows what ranks print, and groups' lines on a terminal (tools/display.h). Signals that ask it
+ * to stop are passed on, and ranks are given a minute to save.
  */
 void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, cod_launch_ending *ending);
 
-/** For every rank: tells who it is to the launching process, whose launcher may name a dead rank by its process only. */
+/**
+ * For every rank: tells who it is to the launching process, whose launcher may name a dead rank by its process only.
+ */
 void cod_launch_tell_rank(int rank);
 
 /** For the first rank: tells its exit code to the launching process, which mpirun's own code may hide. */

@@ -56,7 +56,10 @@ int cod_launcher_ranks(const cod_run_config *config)
     return ranks > 0 ? ranks : tasks > 0 ? tasks : 1;
 }
 
-/** Whether a new node after every `share` ranks parts no group that fits on one, and fills whole nodes with one that does not. */
+/**
+ * Whether a new node after every `share` ranks parts no group that fits on one, and fills whole nodes with one that
+ * does not.
+ */
 static bool keeps_groups(const cod_run_config *config, int ranks, int share)
 {
     for (int r = share, first = 0; r < ranks; r += share) {

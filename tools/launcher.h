@@ -1,7 +1,7 @@
 /**
  * @file
- * The program that starts ranks: which it is, and what each MPI's must be told. Inside a Slurm allocation every one of them
- * starts the ranks on its nodes.
+ * The program that starts ranks: which it is, and what each MPI's must be told. Inside a Slurm allocation every one of
+ * them starts the ranks on its nodes.
  */
 #ifndef COD_TOOLS_LAUNCHER_H
 #define COD_TOOLS_LAUNCHER_H
@@ -26,8 +26,8 @@ bool cod_launcher_is_elsewhere(void);
 int cod_launcher_ranks(const cod_run_config *config);
 
 /**
- * Ranks to put on each node, in order, so that no group lies on more nodes than it needs and all nodes are used; 0 leaves it
- * to the launcher. A group of more ranks than a node's share takes whole nodes.
+ * Ranks to put on each node, in order, so that no group lies on more nodes than it needs and all nodes are used; 0
+ * leaves it to the launcher. A group of more ranks than a node's share takes whole nodes.
  */
 int cod_launcher_ranks_per_node(const cod_run_config *config, int ranks, int nodes);
 

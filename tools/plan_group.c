@@ -28,7 +28,9 @@ static double batch_bytes(const planned *p)
     return sizeof(float) * (input + target);
 }
 
-/** What copies between host and device go through, pinned or on the device, as far as the exchange does not count it. */
+/**
+ * What copies between host and device go through, pinned or on the device, as far as the exchange does not count it.
+ */
 static double copies_bytes(const planned *p)
 {
     const double slots = 2 * COD_SLOTS * batch_bytes(p),
@@ -109,8 +111,8 @@ static kept_values values_kept(const planned *p)
 }
 
 /**
- * A rank that serves computes no gradients, and one that only trains updates nothing. Both have the same programs and buffers, but on the host
- * memory that is never written is never taken.
+ * A rank that serves computes no gradients, and one that only trains updates nothing. Both have the same programs and
+ * buffers, but on the host memory that is never written is never taken.
  *
  * @param merging  bytes on the device
  */
@@ -146,7 +148,10 @@ static void print_memory(const planned *p)
 {
     const int servers = cod_run_config_servers(p->config);
     const kept_values kept = values_kept(p);
-    /* Beside the exchange's own, where weights are merged on a device: the change and own weights there, and a copy on the host. */
+    /*
+     * Beside the exchange's own, where weights are merged on a device: the change and own weights there, and a copy on
+     * the host.
+     */
     const bool merges =
         plan_exchanges(p) && p->exchange->merge != COD_MERGE_NONE && !cod_backend_runs_at_once(p->backend);
     const double merging = merges ? 2 * kept.weights : 0, ranks = fmax(1, p->ranks), share = kept.once ? 1 / ranks : 1;

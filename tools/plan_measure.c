@@ -168,7 +168,9 @@ static double allocated_bytes(const planned *p)
     return p->backend->allocated != NULL ? (double)p->backend->allocated(p->device) : 0;
 }
 
-/** Memory and time of one teacher of a peer's architecture; on integers the time without rounding, which is no shorter. */
+/**
+ * Memory and time of one teacher of a peer's architecture; on integers the time without rounding, which is no shorter.
+ */
 static cod_status measure_teacher(const planned *p, const cod_group_config *peer, double *bytes, double *ms)
 {
     cod_model model = {0};

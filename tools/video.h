@@ -1,7 +1,7 @@
 /**
  * @file
- * Videos through ffmpeg: one process decodes, this one makes larger pictures of the frames, another process encodes. Nothing but the
- * result is written to the disk.
+ * Videos through ffmpeg: one process decodes, this one makes larger pictures of the frames, another process encodes.
+ * Nothing but the result is written to the disk.
  */
 #ifndef COD_TOOLS_VIDEO_H
 #define COD_TOOLS_VIDEO_H
@@ -37,12 +37,12 @@ typedef struct cod_video_result {
 } cod_video_result;
 
 /**
- * Maps a video frame by frame: in order, at its frame rate, with its sound copied. Frames are 8-bit RGB, turned upright; of a video with
- * a varying rate they are taken at its mean rate. An odd last row or column of the result is left out, as H.264 has it. `output` is replaced
- * when all is done, and left as it is otherwise.
+ * Maps a video frame by frame: in order, at its frame rate, with its sound copied. Frames are 8-bit RGB, turned
+ * upright; of a video with a varying rate they are taken at its mean rate. An odd last row or column of the result is
+ * left out, as H.264 has it. `output` is replaced when all is done, and left as it is otherwise.
  *
- * @return COD_ERR_UNSUPPORTED where ffmpeg or ffprobe is not installed; COD_ERR_IO with ffmpeg's own words when it fails or is killed, and when
- *         this process was asked to end by SIGINT or SIGTERM; what `map` returns
+ * @return COD_ERR_UNSUPPORTED where ffmpeg or ffprobe is not installed; COD_ERR_IO with ffmpeg's own words when it
+ *         fails or is killed, and when this process was asked to end by SIGINT or SIGTERM; what `map` returns
  */
 COD_MUST_CHECK cod_status cod_video_run(const cod_video_job *job, cod_video_result *result);
 

@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-/* Payloads are little-endian arrays; on the machines we build for that is the machine's own order, and copying is enough. */
+/*
+ * Payloads are little-endian arrays; on the machines we build for that is the machine's own order, and copying is
+ * enough.
+ */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "swap the payload's bytes on a big-endian machine");
 _Static_assert(sizeof(float) == 4, "payloads are IEEE single precision");
 

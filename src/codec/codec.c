@@ -357,7 +357,8 @@ static cod_status read_header(const cod_codec *codec, const piece *part, const u
 }
 
 /**
- * Lengthens one checked chunk's payload, untrusted like all of it, and checks its length; the steps of STEP are in scratch then.
+ * Lengthens one checked chunk's payload, untrusted like all of it, and checks its length; the steps of STEP are in
+ * scratch then.
  *
  * @param[in,out] payload  moves to scratch where it was shortened
  */

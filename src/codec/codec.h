@@ -94,7 +94,8 @@ static inline bool cod_codec_finished(const cod_codec *codec)
  * @param values      [range.count] the whole range's values
  * @param reference   [range.count] what receivers hold, or NULL
  * @param[out] out    [capacity] bytes, at least cod_codec_bound(); codec->bytes of them are filled so far
- * @param[out] decoded [range.count] what a reader will decode, filled as far as codec->done; may be NULL, or `reference`
+ * @param[out] decoded [range.count] what a reader will decode, filled as far as codec->done; may be NULL, or
+ *   `reference`
  * @return COD_ERR_NUMERIC when a value is not finite: the range cannot be published
  */
 COD_MUST_CHECK cod_status cod_codec_encode(cod_codec *codec, const float *values, const float *reference,

@@ -18,7 +18,10 @@ cod_status codec_compressor_create(codec_compressor **out)
     COD_REQUIRE_MEMORY(c);
     c->encoder = ZSTD_createCCtx();
     c->decoder = ZSTD_createDCtx();
-    /* Codes of weights hardly repeat: what pays is Huffman coding. Matches are looked for at few places, and long ones only. */
+    /*
+     * Codes of weights hardly repeat: what pays is Huffman coding. Matches are looked for at few places, and long ones
+     * only.
+     */
     const struct {
         ZSTD_cParameter parameter;
         int value;

@@ -66,7 +66,10 @@ static cod_status require_finite(const float *values, size_t count)
     return COD_OK;
 }
 
-/** Cuts v[low…high], from the largest down, as Hoare does: nothing up to the place returned, below `high`, is less than what follows. */
+/**
+ * Cuts v[low…high], from the largest down, as Hoare does: nothing up to the place returned, below `high`, is less than
+ * what follows.
+ */
 static size_t partition(float *v, size_t low, size_t high)
 {
     const float pivot = v[low + (high - low) / 2];

@@ -15,7 +15,8 @@ typedef enum cod_gradient_coding {
     COD_GRADIENT_NONE, /**< f32 */
     COD_GRADIENT_INT8, /**< blocks of 8-bit integers with a scale, as the exchange has them (codec/codec.h) */
     COD_GRADIENT_TOPK, /**< the largest magnitudes with their places (Aji and Heafield 2017; Lin et al. 2018) */
-    COD_GRADIENT_ONEBIT /**< signs, and for each 256 values the mean of those on either side of zero (Seide et al. 2014) */
+    /** signs, and for each 256 values the mean of those on either side of zero (Seide et al. 2014) */
+    COD_GRADIENT_ONEBIT
 } cod_gradient_coding;
 
 /** For `count` values; zeroed = not made. */

@@ -15,7 +15,13 @@ typedef struct cod_bench_allreduce_result {
     double overlapped_s; /**< the same computation with the buckets started evenly during it, until all are done */
 } cod_bench_allreduce_result;
 
-/** Collective on the group. @param bytes of f32 gradients @param buckets into which they are cut @param rounds measured */
+/**
+ * Collective on the group.
+ *
+ * @param bytes of f32 gradients
+ * @param buckets into which they are cut
+ * @param rounds measured
+ */
 COD_MUST_CHECK cod_status cod_bench_allreduce(cod_group *group, size_t bytes, int buckets, int rounds,
                                               cod_bench_allreduce_result *out);
 

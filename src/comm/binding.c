@@ -31,7 +31,9 @@ static int count_equal(const cod_seat *seats, int count, int rank, bool widened,
     return equal;
 }
 
-/** Whether ranks of the machine are short of processors: too few for those that have the same, or overlapping in part. */
+/**
+ * Whether ranks of the machine are short of processors: too few for those that have the same, or overlapping in part.
+ */
 static bool is_crowded(const cod_seat *seats, int count, int rank, bool widened)
 {
     for (int a = 0; a < count; a++) {

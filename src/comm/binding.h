@@ -18,8 +18,8 @@ typedef enum cod_bind_mode { COD_BIND_AUTO, COD_BIND_NONE } cod_bind_mode;
 typedef struct cod_seat {
     uint64_t machine;     /**< equal for all ranks on one running kernel, even if their host names differ */
     cod_processors given; /**< processors on which it may run */
-    cod_processors
-        wider; /**< processors on which its launcher may run, if the launcher has bound the rank; otherwise empty */
+    /** processors on which its launcher may run, if the launcher has bound the rank; otherwise empty */
+    cod_processors wider;
 } cod_seat;
 
 typedef enum cod_binding_kind {

@@ -40,7 +40,10 @@ static int environment_number(const char *name)
     return text != NULL ? atoi(text) : 0;
 }
 
-/** Tasks of the srun that started this process, or 0. A batch script, or the shell that salloc opens on a node, is no launch. */
+/**
+ * Tasks of the srun that started this process, or 0. A batch script, or the shell that salloc opens on a node, is no
+ * launch.
+ */
 static int srun_tasks(void)
 {
     enum { FIRST_SPECIAL_STEP = 16 }; /* from the end of 32 bits: Slurm's own steps, batch, interactive and extern */
@@ -59,8 +62,8 @@ int cod_comm_launched_ranks(void)
 }
 
 /**
- * Open MPI's non-blocking all-reduce in place defaults to a tree, where half the ranks idle; its ring is what the blocking
- * call uses too.
+ * Open MPI's non-blocking all-reduce in place defaults to a tree, where half the ranks idle; its ring is what the
+ * blocking call uses too.
  */
 static void choose_reduction(void)
 {
@@ -74,8 +77,8 @@ static void silence_ucx(void)
 }
 
 /**
- * Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. On several hosts osc/sm beside it
- * makes what the ranks of one share, and no window of all.
+ * Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. On several hosts osc/sm
+ * beside it makes what the ranks of one share, and no window of all.
  */
 static const char *choose_window_component(const char *library)
 {

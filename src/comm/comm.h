@@ -41,8 +41,8 @@ typedef struct cod_comm_counters {
      * n ranks.
      */
     uint64_t group_bytes;
-    uint64_t
-        across_bytes; /**< the same for groups of cod_group_create_across(): bytes sent, and received, between groups */
+    /** the same for groups of cod_group_create_across(): bytes sent, and received, between groups */
+    uint64_t across_bytes;
     uint64_t pulled_bytes;  /**< received by one-sided gets */
     uint64_t message_bytes; /**< sent point to point */
     double progress_s;      /**< processor time of the progress thread */

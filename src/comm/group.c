@@ -208,7 +208,10 @@ cod_status cod_group_barrier(cod_group *group)
 
 cod_status cod_group_agree(cod_group *group, cod_status status, int *failed_rank)
 {
-    /* The highest status wins, of equal ones the lowest rank: one number orders both. What was agreed before comes last. */
+    /*
+     * The highest status wins, of equal ones the lowest rank: one number orders both. What was agreed before comes
+     * last.
+     */
     const int size = cod_group_size(group), rank = cod_group_rank(group);
     const int weight = cod_error_said_elsewhere() ? 0 : (int)status;
     double worst = status == COD_OK ? 0 : (double)weight * (size + 1) + (size - rank);

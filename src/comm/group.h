@@ -45,7 +45,8 @@ COD_MUST_CHECK cod_status cod_group_create_by_node(cod_comm *comm, cod_group **o
  * large enough, in the order of the groups. Strategies whose groups wait for each other communicate through these.
  * Collective on all ranks of the job; no group may be a separate job.
  *
- * @param[out] out  new: group number cod_group_rank(group) of as many as the largest group has ranks; cod_group_destroy()
+ * @param[out] out  new: group number cod_group_rank(group) of as many as the largest group has ranks;
+ *   cod_group_destroy()
  */
 COD_MUST_CHECK cod_status cod_group_create_across(const cod_group *group, cod_group **out);
 
@@ -57,7 +58,10 @@ COD_MUST_CHECK cod_status cod_group_create_across(const cod_group *group, cod_gr
  */
 COD_MUST_CHECK cod_status cod_group_create_interleaved(const cod_group *group, int stride, cod_group **out);
 
-/** Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL does nothing. */
+/**
+ * Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL
+ * does nothing.
+ */
 void cod_group_destroy(cod_group *group);
 
 int cod_group_index(const cod_group *group); /**< which of the groups this is */
@@ -101,7 +105,8 @@ bool cod_group_gains_by_node(const cod_group *group);
  */
 COD_MUST_CHECK cod_status cod_group_use_device(cod_group *group, const cod_backend *backend, cod_device *device);
 /**
- * Makes another collective, whose messages begin and end in this device's memory, which MPI must take (cod_comm_takes_devices()).
+ * Makes another collective, whose messages begin and end in this device's memory, which MPI must take
+ * (cod_comm_takes_devices()).
  *
  * A range is divided into one share for each rank. Each rank sends the others its values of their shares, adds up the
  * values of its own share in the order of the ranks, and sends the average to all. The device does the additions,
@@ -148,7 +153,9 @@ COD_MUST_CHECK cod_status cod_group_agree(cod_group *group, cod_status status, i
 
 typedef enum cod_reduce_kind { COD_REDUCE_SUM, COD_REDUCE_MIN, COD_REDUCE_MAX } cod_reduce_kind;
 
-/** Reduces `count` doubles over the group, in place; all ranks get the same bits. `values` is borrowed until it is done. */
+/**
+ * Reduces `count` doubles over the group, in place; all ranks get the same bits. `values` is borrowed until it is done.
+ */
 COD_MUST_CHECK cod_status cod_group_reduce_start(cod_group *group, double *values, size_t count, cod_reduce_kind kind,
                                                  cod_request **request);
 COD_MUST_CHECK cod_status cod_group_reduce(cod_group *group, double *values, size_t count, cod_reduce_kind kind);

@@ -4,7 +4,10 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/** `ranks` is the order of world ranks, `first` cuts it into groups; both are taken. Collective on all ranks of the job, which begin at `job`. */
+/**
+ * `ranks` is the order of world ranks, `first` cuts it into groups; both are taken. Collective on all ranks of the job,
+ * which begin at `job`.
+ */
 static cod_status create(cod_comm *comm, int *ranks, int *first, int count, int job, cod_group **out)
 {
     cod_group *group = calloc(1, sizeof *group);

@@ -25,7 +25,9 @@ struct group_levels {
     char reason[256]; /**< why it failed, maybe in the progress thread */
 };
 
-/** Where the group's members run: their number on this rank's node, the nodes, and whether this one is its node's first. */
+/**
+ * Where the group's members run: their number on this rank's node, the nodes, and whether this one is its node's first.
+ */
 static void count_nodes(const cod_group *group, const int *node_of, group_levels *levels)
 {
     const int size = cod_group_size(group), rank = cod_group_rank(group);

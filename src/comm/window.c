@@ -21,8 +21,8 @@ static void window_free(cod_window *window)
 }
 
 /**
- * Reads 64 bytes of every source: the first get to a rank waits for its connection, and only now may anything wait. They are
- * there whatever size was asked for, see allocate().
+ * Reads 64 bytes of every source: the first get to a rank waits for its connection, and only now may anything wait.
+ * They are there whatever size was asked for, see allocate().
  */
 static cod_status warm_up(cod_window *window)
 {
@@ -45,7 +45,10 @@ static int model_of(const cod_window *window)
     return code == MPI_SUCCESS && known ? *model : MPI_WIN_UNIFIED;
 }
 
-/** Readers look at slots while their owner writes them, and tell by sequence words what is whole: two copies know no such order. */
+/**
+ * Readers look at slots while their owner writes them, and tell by sequence words what is whole: two copies know no
+ * such order.
+ */
 static cod_status check_model(const cod_window *window)
 {
     if (model_of(window) != MPI_WIN_SEPARATE)
@@ -59,8 +62,8 @@ static cod_status check_model(const cod_window *window)
 }
 
 /**
- * Open MPI 5's osc/ucx ends every outstanding get in MPI_Win_sync. Where the copies of a window are one, all that we need of it is
- * the order of our own stores.
+ * Open MPI 5's osc/ucx ends every outstanding get in MPI_Win_sync. Where the copies of a window are one, all that we
+ * need of it is the order of our own stores.
  */
 static bool sync_waits(const cod_window *window)
 {

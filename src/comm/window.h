@@ -49,7 +49,8 @@ COD_MUST_CHECK cod_status cod_window_sync(cod_window *window);
  * request meanwhile.
  *
  * @param[out] target   [bytes] borrowed until the request is done
- * @param[out] request  new; end it with cod_request_test(), cod_request_wait() or, when the owner is lost, cod_request_abandon()
+ * @param[out] request  new; end it with cod_request_test(), cod_request_wait() or, when the owner is lost,
+ *   cod_request_abandon()
  * @return COD_ERR_ARGUMENT when the range lies outside the owner's part, or the owner is none of the window's sources
  */
 COD_MUST_CHECK cod_status cod_window_get_start(cod_window *window, int world_rank, size_t offset, void *target,

@@ -63,7 +63,10 @@ void window_flow_look(window_flow *flow, window_flow *all, double now_s)
     all->in_flight -= flow->in_flight;
 }
 
-/** Since a piece was asked for, `bytes` have come. One that left room for more may have found the link idle, and tells nothing against the rate. */
+/**
+ * Since a piece was asked for, `bytes` have come. One that left room for more may have found the link idle, and tells
+ * nothing against the rate.
+ */
 static void note_rate(window_flow *flow, uint64_t bytes, double took_s, bool full)
 {
     const double rate = (double)bytes / took_s;
@@ -78,7 +81,10 @@ static void note_round_trip(window_flow *flow, window_flow *all, double took_s, 
     if (flow->round_trip_s <= 0 || took_s < flow->round_trip_s) {
         flow->round_trip_s = took_s;
     } else if (alone) {
-        /* Others wait behind each other; this one tells that the way is longer now. The bytes in flight stay what they were. */
+        /*
+         * Others wait behind each other; this one tells that the way is longer now. The bytes in flight stay what they
+         * were.
+         */
         flow->rate *= flow->round_trip_s / took_s;
         flow->round_trip_s = took_s;
     }

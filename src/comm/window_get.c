@@ -1,11 +1,17 @@
-/* Gets. A short one is one of MPI's gets. Of a long one several pieces are in flight; the progress thread requests the next. */
+/*
+ * Gets. A short one is one of MPI's gets. Of a long one several pieces are in flight; the progress thread requests the
+ * next.
+ */
 #include "comm/window_internal.h"
 
 #include "core/trace.h"
 
 #include <stdlib.h>
 
-/** In shared memory MPI copies a piece as it is asked for, under the lock, which others want meanwhile: so a look copies no more. */
+/**
+ * In shared memory MPI copies a piece as it is asked for, under the lock, which others want meanwhile: so a look copies
+ * no more.
+ */
 enum { COPIED_AT_ONCE = 1024 * 1024, SHORT_BYTES = 128 * 1024 };
 
 struct window_long {

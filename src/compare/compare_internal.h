@@ -50,8 +50,8 @@ typedef struct cod_compare_run {
     double max_time_s;                      /**< of a pilot; 0 = none */
     const cod_compare_candidate *candidate; /**< the candidate that a run of tuning tries; NULL = not a run of tuning */
     char name[256];
-    const struct cod_compare_run
-        *same; /**< for a run of one rank, which needs no link: the run that is trained in its place; else NULL */
+    /** for a run of one rank, which needs no link: the run that is trained in its place; else NULL */
+    const struct cod_compare_run *same;
     cod_compare_state state;
     char message[COD_COMPARE_MESSAGE]; /**< FAILED: why */
     cod_json_value *summary;           /**< FINISHED */
@@ -106,7 +106,11 @@ void cod_compare_describe_figure(const cod_comparison *c, bool test, char text[1
 
 /** Who sets an option: an arm, or a candidate of tuning, which additionally must not set data, ranks or budget. */
 typedef enum cod_compare_setter { COD_COMPARE_ARM_SETS, COD_COMPARE_CANDIDATE_SETS } cod_compare_setter;
-/** settings.c: the "key.path=value" at `node`, a list or one text. @param[out] set  [count] in the configuration's arena */
+/**
+ * settings.c: the "key.path=value" at `node`, a list or one text.
+ *
+ * @param[out] set  [count] in the configuration's arena
+ */
 COD_MUST_CHECK cod_status cod_compare_read_set(cod_comparison *c, const cod_config_node *node,
                                                cod_compare_setter setter, const char ***set, size_t *count);
 /** Reads compare.tune; problems are kept for cod_compare_read(), which has the seeds by then. */

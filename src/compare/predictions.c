@@ -34,7 +34,9 @@ static cod_status read_all(const char *folder, cod_split split, int groups, int6
     return COD_OK;
 }
 
-/** The models that the groups ended with, on test data or, where there are none, on the held-out ones; empty = not kept. */
+/**
+ * The models that the groups ended with, on test data or, where there are none, on the held-out ones; empty = not kept.
+ */
 static cod_status read_last(const cod_comparison *c, const cod_compare_run *run, statements *out)
 {
     char folder[COD_COMPARE_PATH];

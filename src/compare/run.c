@@ -57,7 +57,11 @@ static size_t own_overrides(const cod_comparison *c, const cod_compare_run *run,
     return count;
 }
 
-/** The command line's overrides, the tuned, the arm's and the run's own, of which the last counts; `own` holds texts. @param[out] overrides  new; free() */
+/**
+ * The command line's overrides, the tuned, the arm's and the run's own, of which the last counts; `own` holds texts.
+ *
+ * @param[out] overrides  new; free()
+ */
 static cod_status make_overrides(const cod_comparison *c, const cod_compare_run *run,
                                  char own[OWN_OVERRIDES][OWN_BYTES], const char ***overrides, size_t *count)
 {

@@ -30,7 +30,10 @@ cod_config_node *cod_config_node_new(cod_config *config, cod_config_kind kind, c
 /** Appends `child` to the children of `parent`. */
 void cod_config_node_append(cod_config_node *parent, cod_config_node *child);
 
-/** Parses `bytes` of YAML into *root, which is NULL for an empty document; `override` is the argument that the text is from, or NULL. */
+/**
+ * Parses `bytes` of YAML into *root, which is NULL for an empty document; `override` is the argument that the text is
+ * from, or NULL.
+ */
 COD_MUST_CHECK cod_status cod_config_parse(cod_config *config, const char *text, size_t bytes, const char *override,
                                            cod_config_node **root);
 

@@ -23,9 +23,9 @@
 
 /**
  * x, y: forward input and output; dx, dy, …: gradients of the loss with respect to x, y, …; [name] may be absent
- * (view.buffer == NULL). Parameters (w, b, gamma, …), statistics and their gradients have the *parameter type* (f32; f64
- * in f64 programs); activations and their gradients each have the view's own dtype, so a plan converts as it reads and writes.
- * A view marked + is read and written. Outputs in bold print (*) obey `accumulate`.
+ * (view.buffer == NULL). Parameters (w, b, gamma, …), statistics and their gradients have the *parameter type* (f32;
+ * f64 in f64 programs); activations and their gradients each have the view's own dtype, so a plan converts as it reads
+ * and writes. A view marked + is read and written. Outputs in bold print (*) obey `accumulate`.
  *
  * kind                     inputs                                      outputs
  * CONV2D                   x, w, [b], [slope], [residual], [range f32 {1}]  y = activation(conv(x, w) + b) [+ residual]
@@ -199,7 +199,8 @@ typedef enum cod_activation {
 
 typedef enum cod_resize_mode {
     COD_RESIZE_NEAREST,
-    COD_RESIZE_BILINEAR, /**< half-pixel centres, replicated borders: F.interpolate(align_corners=False), ONNX Resize linear */
+    /** half-pixel centres, replicated borders: F.interpolate(align_corners=False), ONNX Resize linear */
+    COD_RESIZE_BILINEAR,
     COD_RESIZE_BICUBIC /**< the same with Keys' kernel, a = -0.75: F.interpolate(mode="bicubic"), ONNX Resize cubic */
 } cod_resize_mode;
 
@@ -217,7 +218,10 @@ typedef enum cod_loss_kind {
 } cod_loss_kind;
 
 typedef enum cod_optimiser_kind {
-    /** PyTorch's SGD: g += decay·θ; m = momentum·m + g; θ -= lr·(nesterov ? g + momentum·m : m). No m where momentum = 0. */
+    /**
+     * PyTorch's SGD: g += decay·θ; m = momentum·m + g; θ -= lr·(nesterov ? g + momentum·m : m). No m where momentum =
+     * 0.
+     */
     COD_OPT_SGD,
     COD_OPT_ADAM, /**< Kingma & Ba 2015, decay added to the gradient (L2), as torch.optim.Adam */
     COD_OPT_ADAMW /**< Loshchilov & Hutter 2019: θ -= lr·decay·θ, decoupled, as torch.optim.AdamW */
@@ -296,8 +300,8 @@ typedef struct cod_op_traits {
     unsigned accumulated; /**< outputs of COD_OUTPUT_ACCUMULATED */
     unsigned updated;     /**< outputs of COD_OUTPUT_UPDATED */
     unsigned in_place;    /**< the input whose view the first output may be */
-    unsigned
-        item_inputs; /**< inputs with a part for each item of the batch, where no item's results depend on other items */
+    /** inputs with a part for each item of the batch, where no item's results depend on other items */
+    unsigned item_inputs;
     unsigned item_outputs; /**< outputs with such parts; others are sums over the items */
     bool is_cheap;         /**< takes no longer than reading its inputs and writing its outputs */
 } cod_op_traits;
@@ -405,7 +409,10 @@ typedef struct cod_backend {
     cod_status (*copy)(cod_device *device, cod_queue *queue, cod_buffer *target, size_t target_offset,
                        cod_buffer *source, size_t source_offset, size_t bytes);
 
-    /** Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are borrowed. */
+    /**
+     * Fails with COD_ERR_UNSUPPORTED and names the op when the backend lacks it. The op is copied, its buffers are
+     * borrowed.
+     */
     cod_status (*plan_create)(cod_device *device, const cod_op *op, cod_plan **out);
     /**
      * Fused ops: several consecutive ops as one plan, which gives what the ops give one after another, up to the
@@ -421,12 +428,13 @@ typedef struct cod_backend {
      *   CONV2D ACTIVATION                                                  y of the first is x of the second, which has a y of its own
      *   CONV2D_BACKWARD_DATA ACTIVATION_BACKWARD                           the second in place; neither accumulates
      *   LINEAR_BACKWARD_DATA ACTIVATION_BACKWARD                           likewise
-     *   CONV2D_BACKWARD_WEIGHTS …  several with equal shapes, types, strides, attributes and `accumulate`; some may lack db
+     *   CONV2D_BACKWARD_WEIGHTS …  several with equal shapes, types, strides, attributes and `accumulate`; some may
+     *   lack db
      *
      * op_fuses() says how many of the ops, from the first on, plan_create_fused() would take as one plan; 1 = the first
      * alone. It looks at kinds, attributes, shapes, types, strides and which views are equal or present, and reads no
-     * buffer: a compiler asks before memory is planned, with buffers that stand for the real ones, and with offsets that
-     * say which views are equal and are the real ones modulo COD_ALIGNMENT.
+     * buffer: a compiler asks before memory is planned, with buffers that stand for the real ones, and with offsets
+     * that say which views are equal and are the real ones modulo COD_ALIGNMENT.
      */
     size_t (*op_fuses)(cod_device *device, const cod_op *ops, size_t count);
     /** As plan_create(), for a count that op_fuses() gave. */
@@ -447,8 +455,9 @@ typedef struct cod_backend {
      */
     cod_status (*plans_prepare_updated)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     /**
-     * Gradients of weights (CONV2D_BACKWARD_WEIGHTS, LINEAR_BACKWARD_WEIGHTS) whose dy lie in one buffer are ordered, by one queue or by
-     * events, even where they only read it: their plans may share scratch memory, so two of them may not run at the same time.
+     * Gradients of weights (CONV2D_BACKWARD_WEIGHTS, LINEAR_BACKWARD_WEIGHTS) whose dy lie in one buffer are ordered,
+     * by one queue or by events, even where they only read it: their plans may share scratch memory, so two of them may
+     * not run at the same time.
      */
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
     /** Waits for queued work of the plan. Not to be called while a recording that contains the plan exists. */

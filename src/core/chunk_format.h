@@ -18,12 +18,13 @@
  * Payload before compression, for `count` values:
  *   F32   count f32
  *   BF16  count bfloat16
- *   INT8  scale of each block of 2^parameter values (the last may be shorter), f32 or bfloat16, then count signed bytes;
+ *   INT8  scale of each block of 2^parameter values (the last may be shorter), f32 or bfloat16, then count signed
+ *   bytes;
  *         value = byte * scale of its block
  *   STEP  step f32; u32 number of escaped values; a code of b = 2^parameter = 2, 4 or 8 bits a value, the first in the
  *         lowest bits of a byte; then an i16 for each escaped value, whose code is 2^b - 1.
- *         n = code - (2^(b-1) - 1), or the i16; value = n * step, for a DELTA that + the reference's value, each operation
- *         rounded to f32
+ *         n = code - (2^(b-1) - 1), or the i16; value = n * step, for a DELTA that + the reference's value, each
+ *         operation rounded to f32
  *
  * How encoders choose a step; every device must do this alike, because the ranks of a group must find the same step. A
  * chunk is a delta if the sum of squares of its change is less than that of its values. step =

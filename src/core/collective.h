@@ -17,8 +17,9 @@ typedef struct cod_reduction cod_reduction;
 
 typedef struct cod_collective_ops {
     /**
-     * Starts averaging `count` f32 of `buffer` from byte `offset` on over the group, in place; returns before data arrives.
-     * Every rank starts the same ranges in the same order. The range is not to be touched until the reduction is done.
+     * Starts averaging `count` f32 of `buffer` from byte `offset` on over the group, in place; returns before data
+     * arrives. Every rank starts the same ranges in the same order. The range is not to be touched until the reduction
+     * is done.
      *
      * Ranks may reach their events in different orders: reductions reach the group in the order of these calls, each
      * after those before it.

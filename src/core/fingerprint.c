@@ -8,7 +8,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "put the pair together
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/** The sum over the first `pairs` pairs, two by two; *done: how many that were. Compilers make three products of each. */
+/**
+ * The sum over the first `pairs` pairs, two by two; *done: how many that were. Compilers make three products of each.
+ */
 static uint64_t sum_of_vectors(const float *values, size_t pairs, size_t *done)
 {
     __m128i keys = _mm_setr_epi32((int)COD_FINGERPRINT_LOW_FIRST, (int)COD_FINGERPRINT_HIGH_FIRST,

@@ -26,7 +26,8 @@
  * Black et al. 1999, "UMAC", section 4, by exclusive or as XXH3 has it), plus the bits themselves, which still count if
  * the product is 0.
  *
- * @param bits  of the first value in the low half, of the second in the high half; of a last value alone, 0 in the high half
+ * @param bits  of the first value in the low half, of the second in the high half; of a last value alone, 0 in the high
+ *   half
  * @param pair  0 = the first pair
  */
 static inline uint64_t cod_fingerprint_part(uint64_t bits, uint32_t pair)

@@ -15,8 +15,8 @@ enum { COD_FUSED_AROUND = 3 };
 
 typedef struct cod_fused {
     size_t count; /**< ops of the sequence; 1 = the first alone */
-    const cod_op
-        *before; /**< NORM_APPLY or NORM_BACKWARD_APPLY; NULL = none, here and below; into the caller's array */
+    /** NORM_APPLY or NORM_BACKWARD_APPLY; NULL = none, here and below; into the caller's array */
+    const cod_op *before;
     const cod_op *product; /**< CONV2D, CONV2D_BACKWARD_DATA, LINEAR_BACKWARD_DATA, or the first of several
                               CONV2D_BACKWARD_WEIGHTS */
     const cod_op *after;   /**< NORM_STATISTICS, NORM_BACKWARD_REDUCE, ACTIVATION or ACTIVATION_BACKWARD */

@@ -1,6 +1,7 @@
 /**
  * @file
- * Buffers and copies of backends that compute in the host's memory and run at once: they name these functions in their struct.
+ * Buffers and copies of backends that compute in the host's memory and run at once: they name these functions in their
+ * struct.
  */
 #ifndef COD_CORE_HOST_MEMORY_H
 #define COD_CORE_HOST_MEMORY_H

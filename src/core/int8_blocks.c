@@ -45,7 +45,9 @@ static float largest_of(const float *values, size_t count)
     return isfinite(out) ? out : NAN;
 }
 
-/** The scale of a block whose largest magnitude is `largest`; 127 times it stays finite, and tiny blocks become zero. */
+/**
+ * The scale of a block whose largest magnitude is `largest`; 127 times it stays finite, and tiny blocks become zero.
+ */
 static float block_scale(float largest, bool bf16)
 {
     float scale = largest / 127.0f;

@@ -24,8 +24,8 @@ size_t cod_aligned_alloc_count(void)
 }
 
 /**
- * Large allocations ask for huge pages, which Linux most often gives on request alone. In a virtual machine a step of SRGAN
- * takes 4 % less time with them, since there are fewer page tables to walk through.
+ * Large allocations ask for huge pages, which Linux most often gives on request alone. In a virtual machine a step of
+ * SRGAN takes 4 % less time with them, since there are fewer page tables to walk through.
  */
 static void *allocate(size_t bytes)
 {

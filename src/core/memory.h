@@ -15,7 +15,10 @@ static inline size_t cod_align_up(size_t bytes)
     return (bytes + COD_ALIGNMENT - 1) & ~(COD_ALIGNMENT - 1);
 }
 
-/** Allocates zeroed bytes at a 64-byte boundary; *out is new, free it with cod_aligned_free(). Zero bytes give a valid pointer. */
+/**
+ * Allocates zeroed bytes at a 64-byte boundary; *out is new, free it with cod_aligned_free(). Zero bytes give a valid
+ * pointer.
+ */
 COD_MUST_CHECK cod_status cod_aligned_alloc(void **out, size_t bytes);
 void cod_aligned_free(void *memory);
 /**

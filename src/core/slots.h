@@ -42,7 +42,8 @@ size_t cod_slots_bytes(const cod_slots *slots);
 /** Waits until the next slot may be written. @param[out] host  [bytes] to be written before cod_slots_send() */
 COD_MUST_CHECK cod_status cod_slots_open(cod_slots *slots, void **host);
 /**
- * Queues the copy of the opened slot to `views`, one after another in the slot; programs that are queued later read it there.
+ * Queues the copy of the opened slot to `views`, one after another in the slot; programs that are queued later read it
+ * there.
  *
  * @param views  dense; together as large as a slot
  */

@@ -36,7 +36,10 @@ COD_MUST_CHECK cod_status cod_staging_start(cod_staging *staging, cod_buffer *bu
 COD_MUST_CHECK cod_status cod_staged_test(const cod_staged *staged, bool *there);
 /** Blocks the host until it may use the range; from any thread. NULL is there. */
 COD_MUST_CHECK cod_status cod_staged_wait(const cod_staged *staged);
-/** [bytes] of the range, in pinned memory; not to be touched before cod_staged_test() or cod_staged_wait() says that they are there. */
+/**
+ * [bytes] of the range, in pinned memory; not to be touched before cod_staged_test() or cod_staged_wait() says that
+ * they are there.
+ */
 void *cod_staged_host(const cod_staged *staged);
 /**
  * Queues the copy of the host's values back to the range; returns before it is done.

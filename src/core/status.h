@@ -63,9 +63,10 @@ const char *cod_error_place(void);
     } while (0)
 
 /**
- * Makes `call` and stores its status in `status`, unless `status` is a failure already. For functions that give something back at
- * their end: their steps follow one another like this, the first failure skips the rest, and what comes behind them always runs.
- * Where there are loops or several statements between the steps, the work is an inner function that uses COD_TRY.
+ * Makes `call` and stores its status in `status`, unless `status` is a failure already. For functions that give
+ * something back at their end: their steps follow one another like this, the first failure skips the rest, and what
+ * comes behind them always runs. Where there are loops or several statements between the steps, the work is an inner
+ * function that uses COD_TRY.
  */
 #define COD_THEN(status, call)                                                                                         \
     do {                                                                                                               \

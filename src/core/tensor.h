@@ -3,7 +3,8 @@
  * Tensor views: where a four-dimensional NHWC array lies and how it is laid out. A view owns nothing.
  *
  * Letters used everywhere: N batch, H height, W width, C channels, K classes, O output channels, I input channels.
- * A matrix [N, C] is a view of shape {N, 1, 1, C}; a vector [C] is {1, 1, 1, C}; a convolution weight is {O, KH, KW, I}.
+ * A matrix [N, C] is a view of shape {N, 1, 1, C}; a vector [C] is {1, 1, 1, C}; a convolution weight is {O, KH, KW,
+ * I}.
  */
 #ifndef COD_CORE_TENSOR_H
 #define COD_CORE_TENSOR_H

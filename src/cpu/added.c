@@ -1,4 +1,7 @@
-/* A convolution and the sum of its output and a residual, as two plans: for implementations that do not add while they store. */
+/*
+ * A convolution and the sum of its output and a residual, as two plans: for implementations that do not add while they
+ * store.
+ */
 #include "cpu/cpu_internal.h"
 
 #include "core/memory.h"

@@ -6,9 +6,10 @@
 /**
  * A convolution or linear layer in one of its three directions.
  *
- * Backward data with stride 1 is run as a forward convolution of dy with flipped, transposed weights, because that can add
- * to dx, while oneDNN's own backward data cannot. Views that oneDNN has no fast code for are *staged*: copied to or from a
- * dense image in scratch; so is x where it is rounded to integers. Deterministic plans are cut into slices of the batch, each run by one thread and added in order.
+ * Backward data with stride 1 is run as a forward convolution of dy with flipped, transposed weights, because that can
+ * add to dx, while oneDNN's own backward data cannot. Views that oneDNN has no fast code for are *staged*: copied to or
+ * from a dense image in scratch; so is x where it is rounded to integers. Deterministic plans are cut into slices of
+ * the batch, each run by one thread and added in order.
  */
 typedef struct conv_state {
     cpu_conv *conv;
@@ -87,7 +88,7 @@ static void stage_image(cpu_image *image, bool *staged, cod_dtype dtype)
     image->dtype = dtype;
 }
 
-/** Chooses the type to compute in, and stages what does not have it; oneDNN writes f32 results of bf16 inputs itself. */
+/** Chooses the type to compute in, and stages what has another; oneDNN writes f32 results of bf16 inputs itself. */
 static void choose_types(conv_state *state, const cod_device *device, cpu_conv_direction direction)
 {
     const bool any_bf16 = state->x_image.dtype == COD_BF16 || state->y_image.dtype == COD_BF16;
@@ -158,7 +159,10 @@ static cpu_conv_problem flip(const cpu_conv_problem *p, bool accumulate)
     return flipped;
 }
 
-/** Creates the convolution on the images as they are. A dx to be added later is staged in f32, so that sums are rounded once. */
+/**
+ * Creates the convolution on the images as they are. A dx to be added later is staged in f32, so that sums are rounded
+ * once.
+ */
 static cod_status create_on_images(cod_plan *plan, conv_state *state, cpu_conv_direction direction)
 {
     const bool adds = direction == CPU_CONV_BACKWARD_DATA && plan->op.accumulate;
@@ -270,7 +274,7 @@ static cod_status int8_prepare(cod_plan *plan, conv_state *state)
     cpu_conv_destroy(state->conv);
     state->conv = NULL;
     COD_TRY(cpu_conv_create(plan->device->onednn, &problem, &state->conv));
-    /* oneDNN may choose another implementation, as its cache of primitives holds a one by one image for equal to a strided one. */
+    /* oneDNN may choose another implementation: its cache takes a one by one image for equal to a strided one. */
     const size_t packed_bytes = state->info.packed_bytes, scratch_bytes = state->info.scratch_bytes;
     state->info = cpu_conv_get_info(state->conv);
     if (state->info.scratch_bytes > scratch_bytes) /* as AMX's do */
@@ -472,7 +476,10 @@ cod_status cpu_plan_conv(cod_plan *plan)
         state->activate_after = state->activate_after && cod_shape_count(op->inputs[3].shape) > 1;
     }
     choose_types(state, plan->device, direction);
-    /* oneDNN divides the work when a primitive is created, and would wait for ever for threads that a slice does not have. */
+    /*
+     * oneDNN divides the work when a primitive is created, and would wait for ever for threads that a slice does not
+     * have.
+     */
     if (state->slices > 1)
         COD_TRY(cpu_use_threads(1));
     const cod_status status = create_conv(plan, state, direction);

@@ -2,12 +2,12 @@
  * @file
  * The CPU backend ("cpu"): oneDNN's convolutions on NHWC views, own kernels for everything between them.
  *
- * Activations may be f32 or bf16 (accumulated in f32); parameters, statistics and their gradients are f32. Work is done when
- * its call returns: there are no queues, events or captures. One device belongs to one host thread at a time; its plans share one
- * scratch buffer, which only plan_create() grows.
+ * Activations may be f32 or bf16 (accumulated in f32); parameters, statistics and their gradients are f32. Work is done
+ * when its call returns: there are no queues, events or captures. One device belongs to one host thread at a time; its
+ * plans share one scratch buffer, which only plan_create() grows.
  *
- * Instruction sets. The widest that the processor has are used, by our kernels and by oneDNN. The environment variable COD_CPU_ISA,
- * read when the process opens its first device, makes the whole backend behave as on a lesser processor:
+ * Instruction sets. The widest that the processor has are used, by our kernels and by oneDNN. The environment variable
+ * COD_CPU_ISA, read when the process opens its first device, makes the whole backend behave as on a lesser processor:
  *
  * COD_CPU_ISA   kernels       oneDNN up to          convolutions of bf16 views computed in
  * generic       4 floats      SSE4.1                f32
@@ -16,11 +16,11 @@
  * avx512_bf16   AVX512-BF16   AVX512_CORE_BF16      bf16
  * amx           AVX512-BF16   AVX512_CORE_AMX       bf16
  *
- * Opening fails with COD_ERR_ARGUMENT for another value, with COD_ERR_UNSUPPORTED where the processor lacks the set. Where the
- * table says f32, supports() denies bf16, so that precision `auto` is f32 and bf16 by name is refused (oneDNN's emulation on AVX512
- * takes three times f32's time); a plan with bf16 views is right all the same. AMX is used by oneDNN's convolutions
- * and by ours of bf16 views, which configure a thread's tiles for each of their tasks and release them.
- * Packed weights are opaque bytes; the parity tests run on AMX where ctest finds it.
+ * Opening fails with COD_ERR_ARGUMENT for another value, with COD_ERR_UNSUPPORTED where the processor lacks the set.
+ * Where the table says f32, supports() denies bf16, so that precision `auto` is f32 and bf16 by name is refused
+ * (oneDNN's emulation on AVX512 takes three times f32's time); a plan with bf16 views is right all the same. AMX is
+ * used by oneDNN's convolutions and by ours of bf16 views, which configure a thread's tiles for each of their tasks and
+ * release them. Packed weights are opaque bytes; the parity tests run on AMX where ctest finds it.
  *
  * Convolutions. Several implementations may be able to compute one. When a plan is made, they are timed on this
  * processor, for at most a second in all, and the fastest is remembered in ~/.cache/codistill/convolutions.txt

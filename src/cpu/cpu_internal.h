@@ -130,7 +130,11 @@ typedef struct cpu_int8 {
     float slope;    /**< PReLU's, where it has one */
 } cpu_int8;
 
-/** Fails with COD_ERR_UNSUPPORTED where the processor lacks the instructions. @param[out] out  new; cod_aligned_free() */
+/**
+ * Fails with COD_ERR_UNSUPPORTED where the processor lacks the instructions.
+ *
+ * @param[out] out  new; cod_aligned_free()
+ */
 COD_MUST_CHECK cod_status cpu_int8_create(const cod_plan *plan, cpu_int8 **out);
 /** Rounds the weights to whole numbers, OHWI; false where neither factors nor slope changed. */
 bool cpu_int8_round(const cod_plan *plan, cpu_int8 *int8, float *integers);
@@ -161,7 +165,8 @@ COD_MUST_CHECK cod_status cpu_isa_choose(cpu_isa *kernels, cpu_isa *library);
 int cpu_grant_threads(int wanted);
 
 /**
- * Makes oneDNN take this many threads from now on; OpenMP's count belongs to the calling thread, so each entry sets it anew.
+ * Makes oneDNN take this many threads from now on; OpenMP's count belongs to the calling thread, so each entry sets it
+ * anew.
  *
  * A primitive divides its work among the threads for which it was made; with fewer threads it would omit parts or wait
  * for ever. This function therefore fails with COD_ERR_ARGUMENT if the next team would be smaller.

@@ -1,6 +1,7 @@
 /**
  * @file
- * The vector kernels, compiled once per instruction set from one source (kernels/body.c.inc); chosen when a device is opened.
+ * The vector kernels, compiled once per instruction set from one source (kernels/body.c.inc); chosen when a device is
+ * opened.
  *
  * Kernels see *rows*: pixels of C channels. Per-channel parameters are f32 vectors padded to a multiple of CPU_PAD.
  */
@@ -45,8 +46,8 @@ typedef struct cpu_loss_pass {
 } cpu_loss_pass;
 
 /**
- * The part of a total variation that `count` elements in a row have: vertical·|x - x above| + horizontal·|x - x left|. Neighbours lie
- * `up`, … elements away from each element, or are missing where that is 0.
+ * The part of a total variation that `count` elements in a row have: vertical·|x - x above| + horizontal·|x - x left|.
+ * Neighbours lie `up`, … elements away from each element, or are missing where that is 0.
  */
 typedef struct cpu_variation {
     cpu_rows x, dx; /**< dx, where present, (+)= factor·derivative of the whole by these elements */
@@ -67,16 +68,18 @@ typedef struct cpu_window {
 } cpu_window;
 
 /*
- * Convolutions with few channels on one side work on *lanes* of four bytes: an f32, or two bf16 or four integers whose products
- * are summed. CPU_LANE_BF16 and `bf16` are for the sets whose `dots_bf16` is true, CPU_LANE_S8 for those with `dots_s8`. Lane strides
- * are multiples of CPU_PAD.
+ * Convolutions with few channels on one side work on *lanes* of four bytes: an f32, or two bf16 or four integers whose
+ * products are summed. CPU_LANE_BF16 and `bf16` are for the sets whose `dots_bf16` is true, CPU_LANE_S8 for those with
+ * `dots_s8`. Lane strides are multiples of CPU_PAD.
  */
 typedef enum cpu_lane { CPU_LANE_F32, CPU_LANE_BF16, CPU_LANE_S8 } cpu_lane;
 
 /**
- * z[row][pixel] = start[row] + sum over lines and depth of weights[line][depth][row]·lines[line][pixel block][depth][pixel of it].
+ * z[row][pixel] = start[row] + sum over lines and depth of weights[line][depth][row]·lines[line][pixel
+ * block][depth][pixel of it].
  *
- * Pixels lie in blocks of CPU_LANE_BLOCK, so that memory is read in order. Of CPU_LANE_S8, lines are unsigned and weights signed.
+ * Pixels lie in blocks of CPU_LANE_BLOCK, so that memory is read in order. Of CPU_LANE_S8, lines are unsigned and
+ * weights signed.
  */
 typedef struct cpu_narrow_project {
     const int32_t *const *lines; /**< [line_count] */
@@ -87,7 +90,10 @@ typedef struct cpu_narrow_project {
     int64_t z_stride;
 } cpu_narrow_project;
 
-/** y[pixel][c] (+)= bias[c] + sum over lines and depth of weights[line][depth][c]·(lane `depth` of x[line], from `pixel` on). */
+/**
+ * y[pixel][c] (+)= bias[c] + sum over lines and depth of weights[line][depth][c]·(lane `depth` of x[line], from `pixel`
+ * on).
+ */
 typedef struct cpu_narrow_expand {
     const char *x; /**< [lines] of pixels·channels elements and zeros behind; lanes need no alignment */
     const int32_t *weights;
@@ -164,7 +170,10 @@ typedef struct cpu_kernels {
                 bool accumulate);
     /** y[pixels][channels] = x·factor, rounded to -127 … 127; NaN becomes 0. */
     void (*quantise)(cpu_rows x, int8_t *y, int64_t pixels, int64_t channels, float factor);
-    /** [pixels][channels·r²] -> r² rows of `channels`, row i·r + j of pixel p at y row (i·row_step + p·r + j); for one line of pixels. */
+    /**
+     * [pixels][channels·r²] -> r² rows of `channels`, row i·r + j of pixel p at y row (i·row_step + p·r + j); for one
+     * line of pixels.
+     */
     void (*shuffle)(cpu_rows x, cpu_rows y, int64_t pixels, int64_t channels, int factor, int64_t row_step);
     void (*unshuffle)(cpu_rows dy, cpu_rows dx, int64_t pixels, int64_t channels, int factor, int64_t row_step,
                       bool accumulate);
@@ -192,7 +201,10 @@ typedef struct cpu_kernels {
                              int64_t y_stride, int64_t pixels);
     void (*narrow_expand)(const cpu_narrow_expand *p, bool bf16);
     void (*narrow_correlate)(const cpu_narrow_correlate *p, bool bf16);
-    /** x[pixels][row_bytes] -> lanes[depth][pixels], zeros up to lane_stride pixels; all ^ `flip`, which makes signed bytes unsigned. */
+    /**
+     * x[pixels][row_bytes] -> lanes[depth][pixels], zeros up to lane_stride pixels; all ^ `flip`, which makes signed
+     * bytes unsigned.
+     */
     void (*lanes_spread)(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t row_bytes, int32_t flip,
                          int32_t *lanes, int64_t lane_stride);
     /** x[pixels][channels] -> lanes[pixels or pairs of them][channels], zeros up to lane_stride channels. */

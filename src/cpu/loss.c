@@ -81,8 +81,8 @@ static cod_status pixel_loss_run(cod_plan *plan)
 }
 
 /**
- * One line of pixels. Elements whose neighbours all lie equally far away are done in one go: of a dense view the whole line
- * between its first and last pixel, else each pixel by itself.
+ * One line of pixels. Elements whose neighbours all lie equally far away are done in one go: of a dense view the whole
+ * line between its first and last pixel, else each pixel by itself.
  */
 static void variation_line(void *context, int64_t line, int thread)
 {
@@ -156,7 +156,10 @@ static double log_sum_exp(const cod_view *logits, int64_t row, double temperatur
     return largest / temperature + log(sum);
 }
 
-/** Value -Σ t'·log q, t' the smoothed target; its derivatives are q·Σ t' - t', whatever the targets' sum, and -(1-s)·log q. */
+/**
+ * Value -Σ t'·log q, t' the smoothed target; its derivatives are q·Σ t' - t', whatever the targets' sum, and -(1-s)·log
+ * q.
+ */
 static void cross_entropy_row(void *context, int64_t row, int thread)
 {
     (void)thread;

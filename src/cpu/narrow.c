@@ -1,18 +1,18 @@
 /*
- * Convolutions with at most four channels on one side, such as an upscaler's first and last, where oneDNN reaches a fifth of
- * the processor's speed because most lanes of its vectors stay empty. Stride 1, output as large as the input, or lower by what
- * the kernel sees up and down.
+ * Convolutions with at most four channels on one side, such as an upscaler's first and last, where oneDNN reaches a
+ * fifth of the processor's speed because most lanes of its vectors stay empty. Stride 1, output as large as the input,
+ * or lower by what the kernel sees up and down.
  *
  * To few channels (*project*): lines of pixels are multiplied with the weights of all horizontal taps at once,
  *     z[c·KW + kx][pixel] = sum over lines ky and channels f of w[c][ky][kx][f]·x[pixel of line ky][f],
- * with pixels along the vectors, and y[c][pixel] is the sum over kx of z shifted by kx. With attr.int8_range on integers: x + 128, as the
- * instruction wants one factor unsigned, with sums that start at -128·Σw.
+ * with pixels along the vectors, and y[c][pixel] is the sum over kx of z shifted by kx. With attr.int8_range on
+ * integers: x + 128, as the instruction wants one factor unsigned, with sums that start at -128·Σw.
  *
- * From few channels (*expand*): the KW·C values below a line of the kernel lie side by side in a padded copy of the image, so
- * the convolution is a matrix product whose rows overlap.
+ * From few channels (*expand*): the KW·C values below a line of the kernel lie side by side in a padded copy of the
+ * image, so the convolution is a matrix product whose rows overlap.
  *
- * Weight gradients (*correlate*): products of the wide image's line and the narrow one's, shifted by each kx, summed over
- * pixels, for each ky.
+ * Weight gradients (*correlate*): products of the wide image's line and the narrow one's, shifted by each kx, summed
+ * over pixels, for each ky.
  */
 #include "cpu/cpu_internal.h"
 

@@ -46,7 +46,10 @@ static cod_status check(dnnl_status_t status, const char *call)
 
 #define COD_DNNL(call) check((call), #call)
 
-/** Each set in oneDNN's terms: bit masks, of which the wider contain the narrower; SSE4.1 is the least it makes code for. */
+/**
+ * Each set in oneDNN's terms: bit masks, of which the wider contain the narrower; SSE4.1 is the least it makes code
+ * for.
+ */
 static const dnnl_cpu_isa_t isa_masks[] = {
     [CPU_ISA_GENERIC] = dnnl_cpu_isa_sse41,       [CPU_ISA_AVX2] = dnnl_cpu_isa_avx2,
     [CPU_ISA_AVX512] = dnnl_cpu_isa_avx512_core,  [CPU_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
@@ -211,10 +214,15 @@ static bool is_faulty(const cpu_conv_problem *p, const char *name)
 {
     const bool jit = strncmp(name, "jit", 3) == 0;
     if (p->direction == CPU_CONV_BACKWARD_WEIGHTS) {
-        /* Where no column of a phase of the stride lies in the image, reads a part of its workspace that it never wrote. */
+        /*
+         * Where no column of a phase of the stride lies in the image, reads a part of its workspace that it never
+         * wrote.
+         */
         if (jit && p->x.dtype == COD_BF16 && p->x.shape.w < p->stride_w)
             return true;
-        /* Copies the pixels that it uses, 8 or 16 channels of each, to a workspace made for fewer: oneDNN issue 6035. */
+        /*
+         * Copies the pixels that it uses, 8 or 16 channels of each, to a workspace made for fewer: oneDNN issue 6035.
+         */
         if (jit && strstr(name, "1x1") && p->x.shape.c < 16 && (p->stride_h > 1 || p->stride_w > 1))
             return true;
     }

@@ -2,9 +2,9 @@
  * @file
  * Convolutions of oneDNN on NHWC images: the backend uses nothing else of the library.
  *
- * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI. A forward convolution
- * whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a factor for each output,
- * which is part of it: runtime factors make it 2 % slower.
+ * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI. A forward
+ * convolution whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a
+ * factor for each output, which is part of it: runtime factors make it 2 % slower.
  */
 #ifndef COD_CPU_ONEDNN_INTERNAL_H
 #define COD_CPU_ONEDNN_INTERNAL_H

@@ -2,10 +2,10 @@
  * Convolutions of bf16 with stride 2 on AMX's tiles, forward and backward data, as convolutions with stride 1
  * (axis_internal.h).
  *
- * What is read is copied to scratch, a chunk that fits the second-level cache at a time: forward, each phase of x apart; backward
- * data, dy. Zeros lie between a copy's lines and pictures, so that pixels are rows of products, one behind the other, and a tap is
- * an offset to them. What products give for the zeros' places is left out. Forward adds all phases' taps up for each output;
- * backward data gives each phase of dx its own.
+ * What is read is copied to scratch, a chunk that fits the second-level cache at a time: forward, each phase of x
+ * apart; backward data, dy. Zeros lie between a copy's lines and pictures, so that pixels are rows of products, one
+ * behind the other, and a tap is an offset to them. What products give for the zeros' places is left out. Forward adds
+ * all phases' taps up for each output; backward data gives each phase of dx its own.
  */
 #include "core/memory.h"
 #include "cpu/axis_internal.h"
@@ -308,7 +308,10 @@ static void list_results(phased_state *s)
     }
 }
 
-/** Of one direction, in which y has `y` pixels: zeros before and behind what is read, and how far apart lines (or pictures) are. */
+/**
+ * Of one direction, in which y has `y` pixels: zeros before and behind what is read, and how far apart lines (or
+ * pictures) are.
+ */
 static void plan_axis(const phased_state *s, const cpu_axis axes[STRIDE], int64_t y, int64_t *before, int64_t *behind,
                       int64_t *period)
 {

@@ -1,6 +1,6 @@
 /*
- * A convolution whose output's pixels are shuffled, as two or three plans: the convolution on an image of its own, the shuffle, and a
- * PReLU with a slope for each channel. For implementations that do not store shuffled by themselves.
+ * A convolution whose output's pixels are shuffled, as two or three plans: the convolution on an image of its own, the
+ * shuffle, and a PReLU with a slope for each channel. For implementations that do not store shuffled by themselves.
  */
 #include "cpu/cpu_internal.h"
 

@@ -1,11 +1,12 @@
 /*
  * Convolutions of f32 with stride 2 by matrix products on padded copies of a few lines, which stay in the caches.
  *
- * Forward, a line of outputs is the sum, over the kernel's lines, of products whose depth is the kernel's width times the inputs, as
- * those pixels lie beside each other. Backward data does the same for each of the four parities of a pixel of dx, to which every second
- * line and column of the kernel contributes. Weight gradients sum over pixels: of each line of dy and of those lines of x that a line
- * of the kernel meets, lengthened by zeros so that pixels are as far from each other across lines as within them. A number in x that is
- * not finite is also multiplied with such zeros, so it may make more taps of its channel NaN than the formula does.
+ * Forward, a line of outputs is the sum, over the kernel's lines, of products whose depth is the kernel's width times
+ * the inputs, as those pixels lie beside each other. Backward data does the same for each of the four parities of a
+ * pixel of dx, to which every second line and column of the kernel contributes. Weight gradients sum over pixels: of
+ * each line of dy and of those lines of x that a line of the kernel meets, lengthened by zeros so that pixels are as
+ * far from each other across lines as within them. A number in x that is not finite is also multiplied with such zeros,
+ * so it may make more taps of its channel NaN than the formula does.
  */
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
@@ -77,7 +78,10 @@ static const float *line_of(cpu_rows rows, cod_shape shape, int64_t n, int64_t l
     return inside ? (const float *)(const void *)rows.data + (n * shape.h + line) * shape.w * rows.stride : NULL;
 }
 
-/** Copies pixels of a line, which may be NULL, to a dense one, the first being column `column`; zeros outside of the picture. */
+/**
+ * Copies pixels of a line, which may be NULL, to a dense one, the first being column `column`; zeros outside of the
+ * picture.
+ */
 static void copy_line(cpu_rows rows, cod_shape shape, const float *line, int64_t column, int64_t pixels, float *to)
 {
     const int64_t end = line != NULL ? cpu_greatest(cpu_least(shape.w - column, pixels), 0) : 0;
@@ -169,9 +173,15 @@ static cod_status forward_run(cod_plan *plan)
     return COD_OK;
 }
 
-/* Backward data. Pixel STRIDE·m + p of dx takes, of kernel column k = p + pad - STRIDE·j, pixel m + j of dy; likewise lines. */
+/*
+ * Backward data. Pixel STRIDE·m + p of dx takes, of kernel column k = p + pad - STRIDE·j, pixel m + j of dy; likewise
+ * lines.
+ */
 
-/** Which of a kernel's lines or columns meet pixels of dx of one parity, by the pixel of dy, which is m + first + i for the i-th. */
+/**
+ * Which of a kernel's lines or columns meet pixels of dx of one parity, by the pixel of dy, which is m + first + i for
+ * the i-th.
+ */
 typedef struct strided_taps {
     int64_t first, count;
     int64_t last_k; /**< of the first pixel; each further one has STRIDE less */
@@ -301,8 +311,8 @@ static float *chunk_x(const cod_plan *plan, int64_t kh)
 }
 
 /**
- * Copies pixels of a line, which may be NULL, the first being column `column`; zeros outside of the picture. `to` is [panel of
- * channels][all][channels of the panel], of which the pixels are written from `at` on.
+ * Copies pixels of a line, which may be NULL, the first being column `column`; zeros outside of the picture. `to` is
+ * [panel of channels][all][channels of the panel], of which the pixels are written from `at` on.
  */
 static void copy_panels(cpu_rows rows, cod_shape shape, const float *line, int64_t column, int64_t pixels,
                         int64_t panel, int64_t all, int64_t at, float *to)

@@ -6,8 +6,8 @@
 #endif
 
 /**
- * The size of the team that OpenMP really gives. OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS and an enclosing parallel region
- * lower it without a word, and "dynamic" teams change from region to region.
+ * The size of the team that OpenMP really gives. OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS and an enclosing parallel
+ * region lower it without a word, and "dynamic" teams change from region to region.
  */
 int cpu_grant_threads(int wanted)
 {

@@ -89,7 +89,9 @@ static int64_t steps_of(const tiles_run *run)
     return (run->chunk.lines * run->p->pitch + CPU_TILE_PIXELS - 1) / CPU_TILE_PIXELS;
 }
 
-/** The line that lies `line` lines below the first image's first one, images being `period` apart; NULL between them. */
+/**
+ * The line that lies `line` lines below the first image's first one, images being `period` apart; NULL between them.
+ */
 static const char *line_of(const tiles_run *run, const cod_view *view, int64_t line, int64_t stride, int64_t first)
 {
     const int64_t period = run->p->stack.period, end = run->chunk.image + run->chunk.images;

@@ -57,8 +57,8 @@ void cpu_tile_planes(const char *dy, int64_t pixel_bytes, int64_t pixels, int64_
                      int64_t channels, char *planes, int64_t plane_bytes);
 
 /**
- * One block of a product of rows of bf16: c[row][column] = sum over taps and depth of taps[tap][row][depth]·b[tap][depth][column], for
- * 32 rows and columns, or 16 of either.
+ * One block of a product of rows of bf16: c[row][column] = sum over taps and depth of
+ * taps[tap][row][depth]·b[tap][depth][column], for 32 rows and columns, or 16 of either.
  */
 typedef struct cpu_tile_rows {
     const char *const *taps; /**< [tap_count] the first of the rows that each tap takes */

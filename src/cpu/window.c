@@ -196,8 +196,8 @@ cod_status cpu_plan_pool_backward(cod_plan *plan)
 }
 
 /**
- * Resizing is linear and separable, so its gradient is the same sum with the transposed tables. A plan's state holds the
- * tables of both axes, written by fill_taps().
+ * Resizing is linear and separable, so its gradient is the same sum with the transposed tables. A plan's state holds
+ * the tables of both axes, written by fill_taps().
  */
 typedef struct resize_state {
     cpu_taps vertical, horizontal;

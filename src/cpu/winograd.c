@@ -1,8 +1,8 @@
 /*
- * 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), with 2.25 times fewer products than directly, and in f32 by his F(4x4, 3x3),
- * with 4 times fewer. See kernels/winograd.c.inc and kernels/winograd4.c.inc for the transforms. Tiles of 2x2 or 4x4 outputs are taken
- * in blocks: transform, a matrix product for each of a tile's 16 or 36 positions, transform back. Backward data is a forward
- * convolution of dy with mirrored, transposed weights.
+ * 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), with 2.25 times fewer products than directly, and in f32 by
+ * his F(4x4, 3x3), with 4 times fewer. See kernels/winograd.c.inc and kernels/winograd4.c.inc for the transforms. Tiles
+ * of 2x2 or 4x4 outputs are taken in blocks: transform, a matrix product for each of a tile's 16 or 36 positions,
+ * transform back. Backward data is a forward convolution of dy with mirrored, transposed weights.
  */
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
@@ -113,8 +113,8 @@ static int64_t lanes_of(const winograd_state *s, int64_t elements)
 }
 
 /**
- * Where an output channel of the layer lies among those that are computed: a shuffle takes its channels c·r² + part to pixels, so
- * they are put into the order part·C + c, and each part's channels are beside each other.
+ * Where an output channel of the layer lies among those that are computed: a shuffle takes its channels c·r² + part to
+ * pixels, so they are put into the order part·C + c, and each part's channels are beside each other.
  */
 static int64_t shuffled_channel(const winograd_image *image, int64_t o)
 {
@@ -190,8 +190,8 @@ static winograd_place place_of(const winograd_state *s, int64_t tile)
 }
 
 /**
- * Columns of `height` pixels of a part from top to bottom, beside each other, the first at column x and line y; `outside` where
- * they are not in the image.
+ * Columns of `height` pixels of a part from top to bottom, beside each other, the first at column x and line y;
+ * `outside` where they are not in the image.
  */
 static void columns_of(const winograd_image *image, int64_t part, winograd_place at, int64_t columns, int height,
                        char *outside, char **pixels)
@@ -351,8 +351,8 @@ static cod_status convolve_run(cod_plan *plan)
     return COD_OK;
 }
 
-/* Weight gradients: chunks of tiles are transformed, tile by tile, then summed into the sixteen products, position by position. Each sum
- * runs over the tiles in their order, however many threads there are. */
+/* Weight gradients: chunks of tiles are transformed, tile by tile, then summed into the sixteen products, position by
+ * position. Each sum runs over the tiles in their order, however many threads there are. */
 
 static char *chunk_x(const winograd_run *run)
 {

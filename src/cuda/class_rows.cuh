@@ -1,6 +1,7 @@
 /**
  * @file
- * Rows of K classes. A row belongs to a group of threads: as many lanes of a warp as it has classes, or the whole block.
+ * Rows of K classes. A row belongs to a group of threads: as many lanes of a warp as it has classes, or the whole
+ * block.
  */
 #ifndef COD_CUDA_CLASS_ROWS_CUH
 #define COD_CUDA_CLASS_ROWS_CUH

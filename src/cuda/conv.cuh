@@ -19,9 +19,9 @@
 enum { CONV_PIECE = 16, CONV_PIECES = 8, CONV_CHUNK = CONV_PIECE * CONV_PIECES };
 
 /**
- * Places of views in an op that two ops were joined to (conv_tune.cu). A data gradient with an activation's gradient: input
- * CONV_GATE is the activation's x or y, input CONV_SLOPE its slope, output CONV_DSLOPE the slope's gradient. A CONV2D with an
- * activation: output CONV_ACTIVATED is the activation's output.
+ * Places of views in an op that two ops were joined to (conv_tune.cu). A data gradient with an activation's gradient:
+ * input CONV_GATE is the activation's x or y, input CONV_SLOPE its slope, output CONV_DSLOPE the slope's gradient. A
+ * CONV2D with an activation: output CONV_ACTIVATED is the activation's output.
  */
 enum { CONV_SLOPE = 3, CONV_GATE = 4, CONV_DSLOPE = 1, CONV_ACTIVATED = 1 };
 /** Which input of a CONV2D on 8-bit integers is its range. */
@@ -138,26 +138,32 @@ struct conv_product {
     conv_store store;
 };
 
-/** How a product's weights are packed: {phase}{column tile}{chunk}{column}{piece} in bf16 and s8, {phase}{depth}{column} in f32. */
+/**
+ * How a product's weights are packed: {phase}{column tile}{chunk}{column}{piece} in bf16 and s8, {phase}{depth}{column}
+ * in f32.
+ */
 struct conv_packing {
     conv_filter filter;
     conv_product product;
     int tile_columns;
     int64_t count;           /**< of pieces; of elements in f32 */
     const float *int8_range; /**< in the device's memory, and what follows from it: */
-    float *scales,
-        *factors; /**< of each column in s8: what its weights are multiplied with before they are rounded, and what its sums are */
+    float *scales;           /**< of each column in s8: what its weights are multiplied with before they are rounded */
+    float *factors;          /**< what its sums are multiplied with */
 };
 
-/** A layer of a gradient's plan, as kernels read it from a table in the device's memory. `x` and `dy` may be dense copies. */
+/**
+ * A layer of a gradient's plan, as kernels read it from a table in the device's memory. `x` and `dy` may be dense
+ * copies.
+ */
 struct conv_layer {
     unsigned char *x, *dy;
     float *dw, *db; /**< db NULL = not wanted */
 };
 
 /**
- * Operands of a gradient's kernel, for layers that differ in their addresses alone: blockIdx.z is the layer, blockIdx.y the split. Each
- * split of each layer has partial sums of its own: dw by rows and columns, then db.
+ * Operands of a gradient's kernel, for layers that differ in their addresses alone: blockIdx.z is the layer, blockIdx.y
+ * the split. Each split of each layer has partial sums of its own: dw by rows and columns, then db.
  */
 struct conv_gradient {
     const conv_layer *layers;
@@ -185,9 +191,10 @@ struct conv_join {
 };
 
 /**
- * A dense copy of an image in bf16 or s8 whose channels fill whole pieces, made where the image itself cannot be read in pieces,
- * or where its few channels would leave most of a piece empty. In the second case a row of the kernel is folded into the copy's
- * channels: those of position k at column j are the source's at column j·step + origin + direction·k.
+ * A dense copy of an image in bf16 or s8 whose channels fill whole pieces, made where the image itself cannot be read
+ * in pieces, or where its few channels would leave most of a piece empty. In the second case a row of the kernel is
+ * folded into the copy's channels: those of position k at column j are the source's at column j·step + origin +
+ * direction·k.
  */
 struct conv_staging {
     conv_image from, to; /**< data NULL = none */

@@ -72,7 +72,10 @@ static bool fits_conv(const cod_op *op)
            !cod_view_equal(&op->inputs[0], &op->outputs[0]);
 }
 
-/** A normalisation, or its gradient, whose output the convolution reads. Neighbours' pixels are read, so nothing is in place. */
+/**
+ * A normalisation, or its gradient, whose output the convolution reads. Neighbours' pixels are read, so nothing is in
+ * place.
+ */
 static bool fits_apply(const cod_op *op, const cod_op *conv)
 {
     const bool backward = conv->kind == COD_OP_CONV2D_BACKWARD_DATA;
@@ -163,9 +166,9 @@ static int blocks_of(const cod_device *device, const conv3_work *work, const con
 }
 
 /**
- * About how many clock cycles a multiprocessor needs: products at the rate that mma.sync was measured at on an H100, and what is loaded
- * and stored at 16 bytes a cycle, half of which another group's products hide. Eight pixels of two rows lie in fewer banks than eight
- * of one row, where the tile's width is no multiple of eight.
+ * About how many clock cycles a multiprocessor needs: products at the rate that mma.sync was measured at on an H100,
+ * and what is loaded and stored at 16 bytes a cycle, half of which another group's products hide. Eight pixels of two
+ * rows lie in fewer banks than eight of one row, where the tile's width is no multiple of eight.
  */
 static double cost_of(const cod_device *device, const conv3_work *work, const conv3_kernel *kernel, int groups)
 {
@@ -177,7 +180,11 @@ static double cost_of(const cod_device *device, const conv3_work *work, const co
     return each * (products * banks + bytes / 16 * (groups > 1 && each > 1 ? 0.5 : 1));
 }
 
-/** Sets the tile's size, which `across` tiles in a row of the image have. @return false where the kernel has none such */
+/**
+ * Sets the tile's size, which `across` tiles in a row of the image have.
+ *
+ * @return false where the kernel has none such
+ */
 static bool set_tile(conv3_work *work, const conv3_kernel *kernel, int across)
 {
     work->tile_w = cuda_divide_up(work->w, across);

@@ -1,13 +1,14 @@
 /**
  * @file
- * 3x3 convolutions of stride 1 and padding 1 in bf16 with a normalisation folded into what they load and one into what they store.
+ * 3x3 convolutions of stride 1 and padding 1 in bf16 with a normalisation folded into what they load and one into what
+ * they store.
  *
- * A block keeps the packed weights of COLUMNS output channels in shared memory. Its warps form *groups*, which share the weights and
- * otherwise work by themselves, so that one group multiplies while another one loads or stores. A group goes over *tiles* of
- * tile_h x tile_w pixels of one image: it loads a tile with its *halo* of one pixel on each side, transforms each element once, keeps it
- * in shared memory for all nine taps, and writes the transformed tile without the halo to global memory. Pixels outside the image are
- * zero after the transformation. Sums over pixels stay in the block until its last tile; the block that finishes last joins those of
- * all blocks, in the order of their numbers.
+ * A block keeps the packed weights of COLUMNS output channels in shared memory. Its warps form *groups*, which share
+ * the weights and otherwise work by themselves, so that one group multiplies while another one loads or stores. A group
+ * goes over *tiles* of tile_h x tile_w pixels of one image: it loads a tile with its *halo* of one pixel on each side,
+ * transforms each element once, keeps it in shared memory for all nine taps, and writes the transformed tile without
+ * the halo to global memory. Pixels outside the image are zero after the transformation. Sums over pixels stay in the
+ * block until its last tile; the block that finishes last joins those of all blocks, in the order of their numbers.
  */
 #ifndef COD_CUDA_CONV3_CUH
 #define COD_CUDA_CONV3_CUH
@@ -21,7 +22,10 @@ enum conv3_load_kind {
     CONV3_NORMALISE_BACKWARD /**< the gradient at a normalisation's input: a·g + b·x + c */
 };
 
-/** What a convolution reads. `first`: x, or g of a normalisation's gradient; `second`: the residual, or x of that gradient. */
+/**
+ * What a convolution reads. `first`: x, or g of a normalisation's gradient; `second`: the residual, or x of that
+ * gradient.
+ */
 struct conv3_load {
     conv3_load_kind kind;
     const unsigned char *first, *second;
@@ -65,7 +69,10 @@ struct conv3_places {
     int end;
 };
 
-/** Vectors by channel: of a load scale, shift, slope and the second tensor's factor; of a store those of store_vectors_share(). */
+/**
+ * Vectors by channel: of a load scale, shift, slope and the second tensor's factor; of a store those of
+ * store_vectors_share().
+ */
 enum { CONV3_VECTORS = 4 };
 
 struct conv3_work {
@@ -76,12 +83,12 @@ struct conv3_work {
     int tile_h, tile_w, tiles_down, tiles_across, tiles;
     int pitch, weight_pitch;     /**< bytes from pixel to pixel of a tile, and from column to column of the weights */
     int step_rows, step_columns; /**< of the halo, from a thread's pixel to its next one */
-    const unsigned char
-        *packed; /**< {output channels in conv3_channel()'s order}{tap}{channel}, rows of weight_pitch */
+    /** {output channels in conv3_channel()'s order}{tap}{channel}, rows of weight_pitch */
+    const unsigned char *packed;
     unsigned *ticket;
-    float
-        *partials; /**< [block][kinds][outputs]; of statistics mean, squared distances and, in a third row, the count */
-    int lists;     /**< floats from block to block */
+    /** [block][kinds][outputs]; of statistics mean, squared distances and, in a third row, the count */
+    float *partials;
+    int lists; /**< floats from block to block */
 };
 
 /** Which output channel stands in column `column` of the packed weights: so a lane has four neighbouring channels. */

@@ -3,7 +3,8 @@
 
 const conv3_kernel *conv3_kernels_of_64()
 {
-    /* Large tiles take fewer fragments for each product; small ones spread a small batch over more multiprocessors. Two groups
+    /* Large tiles take fewer fragments for each product; small ones spread a small batch over more multiprocessors. Two
+     * groups
        of the large ones have as many registers as there are; three would have to spill some. */
     static const conv3_kernel kernels[] = {
         conv3_kernel_of<3, 8, 4, 1, 2, 64>(1),

@@ -1,7 +1,7 @@
 /**
  * @file
- * From the sums of a block's warps to those of the whole launch (conv3.cuh). Everything is added in an order that depends on the
- * launch alone.
+ * From the sums of a block's warps to those of the whole launch (conv3.cuh). Everything is added in an order that
+ * depends on the launch alone.
  */
 #ifndef COD_CUDA_CONV3_FINISH_CUH
 #define COD_CUDA_CONV3_FINISH_CUH
@@ -62,7 +62,10 @@ static __device__ __forceinline__ conv3_share share_of(int lists)
     return {quads, parts, (int)threadIdx.x % quads, (int)threadIdx.x / quads};
 }
 
-/** The last block's part of statistics: joins those of the blocks, with distances from the first block's mean (see norm.cu). */
+/**
+ * The last block's part of statistics: joins those of the blocks, with distances from the first block's mean (see
+ * norm.cu).
+ */
 static __device__ __forceinline__ void finish_statistics(const conv3_work &work)
 {
     float *shared = shared_memory<float>();

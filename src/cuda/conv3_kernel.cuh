@@ -44,7 +44,10 @@ template <int MT> static __device__ __forceinline__ void operands_of(const conv3
     }
 }
 
-/** Adds the products of a warp's MT·16 pixels with NT·8 columns. `a`: bytes from the tile to the lane's pixels; `b`: its columns. */
+/**
+ * Adds the products of a warp's MT·16 pixels with NT·8 columns. `a`: bytes from the tile to the lane's pixels; `b`: its
+ * columns.
+ */
 template <int CHANNELS, int MT, int NT>
 static __device__ __forceinline__ void multiply_tile(const conv3_work &work, float (&sums)[MT][NT][4],
                                                      const unsigned char *tile, const int (&a)[MT],
@@ -97,7 +100,10 @@ static __device__ __forceinline__ void take_sums(const float (&sums)[MT][NT][4],
             y[i][e] = sums[i / 2][2 * pair + e / 2][i % 2 * 2 + e % 2];
 }
 
-/** Multiplies a tile and stores what comes of it. `slot`: of the warp's sums; `seen`: the warp's pixels of earlier tiles. */
+/**
+ * Multiplies a tile and stores what comes of it. `slot`: of the warp's sums; `seen`: the warp's pixels of earlier
+ * tiles.
+ */
 template <int STORE, int MT, int NT, int COLUMNS, int CHANNELS>
 static __device__ __forceinline__ void tile_compute(const conv3_work &work, const conv3_tile &tile,
                                                     const unsigned char *loaded, int row, int column, int slot,

@@ -37,7 +37,10 @@ static __device__ __forceinline__ int64_t tile_first(const conv3_work &work, con
     return (((int64_t)tile.n * work.h + tile.y) * work.w + tile.x) * channels;
 }
 
-/** A thread loads eight channels, the same all the time, of every so many-th pixel; threads that are left over load none. */
+/**
+ * A thread loads eight channels, the same all the time, of every so many-th pixel; threads that are left over load
+ * none.
+ */
 static __device__ __forceinline__ conv3_halo halo_begin(const conv3_work &work, int thread, int threads)
 {
     const int pieces = work.channels / 8, pixel = thread / pieces, halo_w = work.tile_w + 2;
@@ -169,7 +172,9 @@ static __device__ __forceinline__ void batch_put(const conv3_work &work, const c
     }
 }
 
-/** Loads a tile whose first batch has been fetched, up to `ahead`. Nobody in the group may still read the one before. */
+/**
+ * Loads a tile whose first batch has been fetched, up to `ahead`. Nobody in the group may still read the one before.
+ */
 static __device__ __forceinline__ void tile_load(const conv3_work &work, const conv3_tile &tile, int piece,
                                                  conv3_halo begin, conv3_halo ahead, conv3_batch batch,
                                                  unsigned char *shared)

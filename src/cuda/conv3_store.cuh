@@ -19,7 +19,9 @@ template <int MT> struct conv3_read {
     words2 of[2 * MT];
 };
 
-/** Where a lane's pixels lie: elements from the tile's first pixel to their channel 0, -1 where there is no such pixel. */
+/**
+ * Where a lane's pixels lie: elements from the tile's first pixel to their channel 0, -1 where there is no such pixel.
+ */
 template <int MT> struct conv3_pixels {
     int at[2 * MT];
 };
@@ -105,7 +107,9 @@ static __device__ __forceinline__ void store_vector(const conv3_work &work, int 
         out[e] = f32_from_word(words[e]);
 }
 
-/** Puts the vectors of what is stored into shared memory: the bias; or mean, scale, shift behind the mean, and slope. */
+/**
+ * Puts the vectors of what is stored into shared memory: the bias; or mean, scale, shift behind the mean, and slope.
+ */
 template <int STORE, int COLUMNS> static __device__ __forceinline__ void store_vectors_share(const conv3_work &work)
 {
     const conv3_store &store = work.store;
@@ -155,7 +159,10 @@ static __device__ __forceinline__ void add_before(const conv3_work &work, const 
     }
 }
 
-/** Stores results, and joins their mean and squared distances with those of the warp's tiles before (see finish_moments()). */
+/**
+ * Stores results, and joins their mean and squared distances with those of the warp's tiles before (see
+ * finish_moments()).
+ */
 template <int COLUMNS, int MT>
 static __device__ __forceinline__ void store_statistics(const conv3_work &work, const conv3_pixels<MT> &pixels,
                                                         float (&y)[2 * MT][4], int64_t first, int column, float *sums,

@@ -1,10 +1,11 @@
 /*
- * A block gives partial sums of CHANNELS channels of dy x CHANNELS channels of x at all nine taps, over its split's tiles of pixels. A stage
- * of shared memory holds one tile of dy and of x, and of x the pixels around it; STAGES of them are in flight. Each warp has eight channels
- * of x and all of dy: of both it loads a fragment once for 32 pixels, dy's for nine taps and x's for all channels of dy.
+ * A block gives partial sums of CHANNELS channels of dy x CHANNELS channels of x at all nine taps, over its split's
+ * tiles of pixels. A stage of shared memory holds one tile of dy and of x, and of x the pixels around it; STAGES of
+ * them are in flight. Each warp has eight channels of x and all of dy: of both it loads a fragment once for 32 pixels,
+ * dy's for nine taps and x's for all channels of dy.
  *
- * Pixels lie CHANNELS + 8 elements apart, so that eight of them, as ldmatrix reads them, are in all banks. Groups of eight pixels lie in
- * one row of a tile; a tap shifts them all.
+ * Pixels lie CHANNELS + 8 elements apart, so that eight of them, as ldmatrix reads them, are in all banks. Groups of
+ * eight pixels lie in one row of a tile; a tap shifts them all.
  */
 #include "cuda/conv_device.cuh"
 #include "cuda/conv_gradient3.cuh"
@@ -14,8 +15,9 @@ enum { TAPS = 9, SIDE = 3, GROUP = 8, STEP_PIXELS = 32 };
 template <int WARPS> constexpr int pitch_bytes = (WARPS * 8 + 8) * 2;
 
 /**
- * Starts copies of a tile whose first pixel is (h, w) of an image; pixels outside become zeros. `from`: the thread's channels of the first
- * picture, 0 where there are none; `picture`: bytes from there to this one; `nowhere`: memory that can be read.
+ * Starts copies of a tile whose first pixel is (h, w) of an image; pixels outside become zeros. `from`: the thread's
+ * channels of the first picture, 0 where there are none; `picture`: bytes from there to this one; `nowhere`: memory
+ * that can be read.
  */
 template <int WARPS>
 static __device__ __forceinline__ void load_tile(const conv_image &image, const gradient3_walk &walk, uint64_t from,
@@ -42,7 +44,10 @@ static __device__ __forceinline__ void load_tile(const conv_image &image, const 
     }
 }
 
-/** What a thread copies: its channels of picture 0, 0 where there are none, and where those of its first pixel lie in a stage. */
+/**
+ * What a thread copies: its channels of picture 0, 0 where there are none, and where those of its first pixel lie in a
+ * stage.
+ */
 struct thread_pieces {
     uint64_t x, y;
     int target;
@@ -188,8 +193,9 @@ template <int MT, int WARPS, int STAGES, int BLOCKS> static gradient3_kernel ker
 const gradient3_kernel *gradient3_kernels()
 {
     /*
-     * Speeds follow from the fragments that a warp loads for each of its products, and from the warps that share a multiprocessor. Two
-     * stages where memory holds no three. Two blocks of 48 channels would leave a thread too few registers.
+     * Speeds follow from the fragments that a warp loads for each of its products, and from the warps that share a
+     * multiprocessor. Two stages where memory holds no three. Two blocks of 48 channels would leave a thread too few
+     * registers.
      */
     static const gradient3_kernel kernels[] = {
         kernel_of<4, 8, 3, 1>(1),    kernel_of<4, 8, 2, 1>(0.9f), kernel_of<3, 6, 3, 1>(0.7f),

@@ -1,6 +1,7 @@
 /**
  * @file
- * Weight gradients of 3x3 convolutions with stride 1, in bf16: a tile of x lies in shared memory once, with its halo, for all nine taps.
+ * Weight gradients of 3x3 convolutions with stride 1, in bf16: a tile of x lies in shared memory once, with its halo,
+ * for all nine taps.
  */
 #ifndef COD_CUDA_CONV_GRADIENT3_CUH
 #define COD_CUDA_CONV_GRADIENT3_CUH
@@ -22,7 +23,10 @@ static inline gradient3_walk gradient3_walk_of(int rows, int columns)
     return {rows, columns, 32 / columns, 32 % columns};
 }
 
-/** Operands of the kernel, for layers that differ in their addresses alone: blockIdx.z is the layer, blockIdx.y the split. */
+/**
+ * Operands of the kernel, for layers that differ in their addresses alone: blockIdx.z is the layer, blockIdx.y the
+ * split.
+ */
 struct conv_gradient3 {
     const conv_layer *layers;
     conv_image x, dy; /**< of each layer, with its own addresses */
@@ -64,8 +68,8 @@ struct gradient3_choice {
 };
 
 /**
- * Chooses a kernel, tiles and splits for `layers` layers whose images and kernel `g` describes. The splits are those that end soonest
- * where all layers' blocks share the device.
+ * Chooses a kernel, tiles and splits for `layers` layers whose images and kernel `g` describes. The splits are those
+ * that end soonest where all layers' blocks share the device.
  */
 gradient3_choice gradient3_choose(const cod_device *device, const conv_gradient &g, int layers);
 

@@ -1,4 +1,6 @@
-/* Plans of weight gradients, of one layer or of many equal ones: which kernel, how many splits, and the memory between. */
+/*
+ * Plans of weight gradients, of one layer or of many equal ones: which kernel, how many splits, and the memory between.
+ */
 #include "cuda/conv_gradient3.cuh"
 #include "cuda/conv_plan.cuh"
 #include "cuda/scratch.cuh"
@@ -116,8 +118,8 @@ static void split_pixels(const cod_device *device, gradient_state *state)
 /* The kernel of 3x3. */
 
 /**
- * Tiles of one picture's pixels in dy, and their cost in pixels: a tile's products, and what each tile costs beside them. Of equal ones
- * that which reads fewer pixels around it.
+ * Tiles of one picture's pixels in dy, and their cost in pixels: a tile's products, and what each tile costs beside
+ * them. Of equal ones that which reads fewer pixels around it.
  */
 static double tile_cost(const conv_gradient &g, gradient3_tile tile)
 {
@@ -138,8 +140,8 @@ static gradient3_tile choose_tile(const conv_gradient &g)
 }
 
 /**
- * Splits of `tiles` tiles for `blocks` blocks of each split, of which `slots` run at a time. In units of a tile's time: a block costs START
- * beside its tiles, and each split's partial sums are written and read.
+ * Splits of `tiles` tiles for `blocks` blocks of each split, of which `slots` run at a time. In units of a tile's time:
+ * a block costs START beside its tiles, and each split's partial sums are written and read.
  */
 static int64_t splits3_of(int64_t blocks, int64_t tiles, int64_t slots, int64_t most, double *least)
 {
@@ -157,7 +159,9 @@ static int64_t splits3_of(int64_t blocks, int64_t tiles, int64_t slots, int64_t 
     return best;
 }
 
-/** Whether the kernel of 3x3 computes this at all, and wastes no more than half of its products on what is not there. */
+/**
+ * Whether the kernel of 3x3 computes this at all, and wastes no more than half of its products on what is not there.
+ */
 static bool fits3(const conv_gradient &g, gradient3_tile tile)
 {
     const bool shape = !g.w.folded && g.h.kernel == 3 && g.w.kernel == 3 && g.h.stride == 1 && g.w.stride == 1;

@@ -1,6 +1,7 @@
 /**
  * @file
- * What plans on libraries need in addition: weights and biases rounded to bf16, and bias gradients that no library computes.
+ * What plans on libraries need in addition: weights and biases rounded to bf16, and bias gradients that no library
+ * computes.
  */
 #ifndef COD_CUDA_CONV_LIBRARY_CUH
 #define COD_CUDA_CONV_LIBRARY_CUH

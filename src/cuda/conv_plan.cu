@@ -1,4 +1,7 @@
-/* Plans of convolutions and linear layers, but for their weight gradients: which kernels, on which tiles, and the memory between them. */
+/*
+ * Plans of convolutions and linear layers, but for their weight gradients: which kernels, on which tiles, and the
+ * memory between them.
+ */
 #include "cuda/conv_plan.cuh"
 
 #include <climits>

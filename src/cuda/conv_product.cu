@@ -143,8 +143,8 @@ static __device__ __forceinline__ void keep_sums(const S (&sums)[MT][NT][4], flo
 }
 
 /**
- * The block's part of the slopes' gradient, of its threads' sums for their columns, which store_tile() gave. The tile is
- * not needed any more.
+ * The block's part of the slopes' gradient, of its threads' sums for their columns, which store_tile() gave. The tile
+ * is not needed any more.
  */
 template <int COLUMNS, int THREADS>
 static __device__ __forceinline__ void sum_slopes(const conv_product &p, const float (&dslope)[8])
@@ -275,8 +275,8 @@ static conv_product_kernel kernel_of(float speed)
 const conv_product_kernel *conv_product_kernels(cod_dtype dtype)
 {
     /*
-     * Speeds follow from the fragments that a warp loads for each of its products, and from how often a row is read. The last of each list
-     * fits in 64 KB of shared memory, which is all that a T4 gives a block.
+     * Speeds follow from the fragments that a warp loads for each of its products, and from how often a row is read.
+     * The last of each list fits in 64 KB of shared memory, which is all that a T4 gives a block.
      */
     static const conv_product_kernel in_bf16[] = {
         kernel_of<uint16_t, 128, 128, 2, 4, 3, 2>(1),   kernel_of<uint16_t, 128, 64, 2, 2, 3, 3>(0.9f),

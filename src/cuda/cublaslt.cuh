@@ -24,8 +24,8 @@ struct linear_product {
     linear_matrix a, b, d;
     bool accumulate, relu;
     bool gated; /**< a data gradient with ReLU's gradient behind it: it multiplies d by the derivative, */
-    const void
-        *mask; /**< by this mask of cuda_gate, whose address is set later; NULL = the library leaves that to others */
+    /** by this mask of cuda_gate, whose address is set later; NULL = the library leaves that to others */
+    const void *mask;
     int64_t mask_leading;
     bool packed;       /**< the weights are a dense copy in bf16, whose address is set later */
     bool rounded_bias; /**< so is the bias */

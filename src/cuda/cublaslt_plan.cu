@@ -208,7 +208,9 @@ static const char *family_of(const linear_product *product)
     return product->mask != nullptr ? "cublaslt-drelu" : product->sums_bias ? "cublaslt-bgradb" : "cublaslt";
 }
 
-/** "cublaslt-66-20-35-1-0-0-0-2", or "cublaslt-drelu-66-…": the settings that make an algorithm, as in the next table. */
+/**
+ * "cublaslt-66-20-35-1-0-0-0-2", or "cublaslt-drelu-66-…": the settings that make an algorithm, as in the next table.
+ */
 static cod_status name_algorithm(const cublaslt_calls *calls, const cublasLtMatmulAlgo_t *algorithm, const char *family,
                                  char *name)
 {

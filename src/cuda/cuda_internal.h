@@ -29,8 +29,8 @@ struct cod_device {
     size_t allocated;    /**< bytes of existing buffers and of plans' memory */
     cudaStream_t stream; /**< the default queue */
     bool chains;         /**< whether launches may have programmatic edges */
-    cudaStream_t
-        chain; /**< stream whose last work is a kernel to which the next kernel may have such an edge; NULL = none */
+    /** stream whose last work is a kernel to which the next kernel may have such an edge; NULL = none */
+    cudaStream_t chain;
     bool no_autotune;
     cuda_tuner *tuner; /**< NULL until the first plan is tuned (tuner.cuh) */
     char gpu[448];     /**< name of the GPU, and its driver */
@@ -41,8 +41,8 @@ struct cod_device {
     unsigned char id[4];
     char description[1280];
     cuda_rounded *rounded; /**< weights in bf16 that plans share (rounded.cuh) */
-    rounded_list *
-        updated_copies; /**< list, in the device's memory, of the copies that updates write; NULL until one is needed */
+    /** list, in the device's memory, of the copies that updates write; NULL until one is needed */
+    rounded_list *updated_copies;
     cuda_scratch *scratches; /**< scratch memory that weight gradients share (scratch.cuh) */
     uint64_t preparations;   /**< number of calls of plans_prepare() */
 };
@@ -71,7 +71,9 @@ struct cuda_buffer {
 struct cuda_pack_list;
 typedef void cuda_pack_kernel(cuda_pack_list list);
 
-/** How plans_prepare() packs a plan's weights, in one launch with those of other plans by the same kernel (pack.cuh). */
+/**
+ * How plans_prepare() packs a plan's weights, in one launch with those of other plans by the same kernel (pack.cuh).
+ */
 struct cuda_packing {
     const void *how; /**< arguments of the kernels, in the device's memory; NULL = nothing to pack */
     cuda_pack_kernel *kernel;

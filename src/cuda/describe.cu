@@ -5,8 +5,8 @@
 #include <cstring>
 
 /**
- * Reads a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", of which the version is
- * the first word that is digits and points. "" where the file or such a word is missing.
+ * Reads a line such as "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", of
+ * which the version is the first word that is digits and points. "" where the file or such a word is missing.
  */
 static void read_driver(const char *path, char *version, size_t bytes)
 {

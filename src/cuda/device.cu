@@ -14,7 +14,9 @@ extern "C" {
 #include <cstdlib>
 #include <cstring>
 
-/** The driver must know the runtime's major version: within one, CUDA promises that older drivers run newer runtimes. */
+/**
+ * The driver must know the runtime's major version: within one, CUDA promises that older drivers run newer runtimes.
+ */
 enum { LEAST_CAPABILITY = 70, LEAST_DRIVER = CUDART_VERSION / 1000 * 1000 };
 
 #ifndef COD_CUDA_ARCHITECTURES

@@ -13,8 +13,8 @@ struct cuda_gate {
     int64_t rows;
     float leak;
     /**
-     * [rows][leading / 8] where y > 0, bit c % 8 of byte c / 8 for channel c: the mask of CUBLASLT_EPILOGUE_DRELU, which counts
-     * columns first, in bits. Bits past the last channel are 0.
+     * [rows][leading / 8] where y > 0, bit c % 8 of byte c / 8 for channel c: the mask of CUBLASLT_EPILOGUE_DRELU,
+     * which counts columns first, in bits. Bits past the last channel are 0.
      */
     unsigned char *bits;
     int64_t leading; /**< bits, a multiple of 128 */

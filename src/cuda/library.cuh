@@ -1,8 +1,8 @@
 /**
  * @file
- * NVIDIA's libraries cuDNN and cuBLASLt (NCCL: nccl.cuh), which are loaded when they are first needed: a program that has this backend
- * also starts where they are missing. COD_HAVE_CUDNN and COD_HAVE_CUBLASLT are set where the build found their
- * headers.
+ * NVIDIA's libraries cuDNN and cuBLASLt (NCCL: nccl.cuh), which are loaded when they are first needed: a program that
+ * has this backend also starts where they are missing. COD_HAVE_CUDNN and COD_HAVE_CUBLASLT are set where the build
+ * found their headers.
  */
 #ifndef COD_CUDA_LIBRARY_CUH
 #define COD_CUDA_LIBRARY_CUH
@@ -10,8 +10,8 @@
 #include "cuda/cuda_internal.h"
 
 /**
- * Opens the first of the names that is there, ended by NULL: as the system finds it, then in `folder`, which is beside the headers of the
- * build, where Python's wheels have it; "" = nowhere else. @param[out] why  where the result is NULL
+ * Opens the first of the names that is there, ended by NULL: as the system finds it, then in `folder`, which is beside
+ * the headers of the build, where Python's wheels have it; "" = nowhere else. @param[out] why  where the result is NULL
  */
 void *library_open(const char *const *names, const char *folder, char *why, size_t bytes);
 /** NULL where it lacks the name; the first such is told. */

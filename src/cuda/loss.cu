@@ -4,7 +4,10 @@
 
 enum { IN_FLIGHT = 4 };
 
-/** max(x, 0) - x·t + log(1 + e^-|x|); the derivative by x, sigmoid(x) - t, in a form that does not cancel at t = 0 and t = 1. */
+/**
+ * max(x, 0) - x·t + log(1 + e^-|x|); the derivative by x, sigmoid(x) - t, in a form that does not cancel at t = 0 and t
+ * = 1.
+ */
 static __device__ __forceinline__ float binary_cross_entropy(float x, float t, float &dx, float &dt)
 {
     const float e = expf(-fabsf(x)), tail = e / (1 + e); /* the smaller of sigmoid(x) and 1 - sigmoid(x) */

@@ -22,7 +22,10 @@ struct loss_work {
     bool accumulate;
 };
 
-/** What derivatives of single terms are multiplied by; read when the kernel runs, as the weight may change from step to step. */
+/**
+ * What derivatives of single terms are multiplied by; read when the kernel runs, as the weight may change from step to
+ * step.
+ */
 static __device__ __forceinline__ float loss_factor(const loss_work &work)
 {
     return work.alpha * (work.weight != NULL ? work.weight[0] : 1) * work.mean;

@@ -1,19 +1,21 @@
 /**
  * @file
- * Convolutions between a *wide* tensor, of many channels, and a *narrow* one, of a few: the last layer of a super-resolution network,
- * its first layer, and the gradients of both. What the three kernels and the choice of them (narrow_plan.cu) share.
+ * Convolutions between a *wide* tensor, of many channels, and a *narrow* one, of a few: the last layer of a
+ * super-resolution network, its first layer, and the gradients of both. What the three kernels and the choice of them
+ * (narrow_plan.cu) share.
  *
- * Kernels are F x F with F odd, stride 1, and padding F / 2, so both tensors have the same pixels. There are three computations:
+ * Kernels are F x F with F odd, stride 1, and padding F / 2, so both tensors have the same pixels. There are three
+ * computations:
  *
  *   gather    narrow = conv(wide): y of a last layer; dx of a first layer
  *   spread    wide = conv(narrow): y of a first layer; dx of a last layer
  *   gradient  dw of either layer: each channel of `wide` times each channel of `narrow`, at each tap
  *
- * A matrix product needs 8 columns, and a depth of 16. So that a few channels fill them, kernel taps are packed beside the channels:
- * the rows of the kernel in a gather, its columns in a spread and in a gradient.
+ * A matrix product needs 8 columns, and a depth of 16. So that a few channels fill them, kernel taps are packed beside
+ * the channels: the rows of the kernel in a gather, its columns in a spread and in a gradient.
  *
- * A tap (r, s) of the kernel here means: the pixel of the source that lies r - F / 2 rows below and s - F / 2 columns to the right.
- * For gradients by data, and for the weight gradient of a last layer, the weights therefore are mirrored.
+ * A tap (r, s) of the kernel here means: the pixel of the source that lies r - F / 2 rows below and s - F / 2 columns
+ * to the right. For gradients by data, and for the weight gradient of a last layer, the weights therefore are mirrored.
  */
 #ifndef COD_CUDA_NARROW_CUH
 #define COD_CUDA_NARROW_CUH
@@ -55,7 +57,10 @@ static __device__ __forceinline__ int64_t narrow_row(const conv_image &image, in
     return ((int64_t)picture * image.h + row) * image.w * image.stride;
 }
 
-/** What a gather or a spread does with its sums: target = activation(sum + bias) [+ added]; a spread, the rest of conv_store. */
+/**
+ * What a gather or a spread does with its sums: target = activation(sum + bias) [+ added]; a spread, the rest of
+ * conv_store.
+ */
 struct narrow_store {
     conv_image target, added; /**< `added`: residual, or the target itself where it accumulates */
     const float *bias;
@@ -85,7 +90,9 @@ struct narrow_spread {
 /** Whose sums over pixels a gradient gives besides, for db. */
 enum narrow_bias { NARROW_NO_BIAS, NARROW_BIAS_OF_NARROW, NARROW_BIAS_OF_WIDE };
 
-/** Operands of a gradient. The grid: splits in x, which share the units; groups times parts of the kernel's rows in y. */
+/**
+ * Operands of a gradient. The grid: splits in x, which share the units; groups times parts of the kernel's rows in y.
+ */
 struct narrow_gradient {
     conv_image wide, narrow;
     narrow_cut cut;
@@ -122,7 +129,10 @@ struct narrow_sum {
     int db_count;
 };
 
-/** Columns of the kernel lie in partial sums so that the middle one comes first: there sums over pixels can be had as well. */
+/**
+ * Columns of the kernel lie in partial sums so that the middle one comes first: there sums over pixels can be had as
+ * well.
+ */
 static __host__ __device__ __forceinline__ int narrow_turned(int s, int kernel)
 {
     return (s + kernel - kernel / 2) % kernel;
@@ -174,7 +184,10 @@ narrow_choice narrow_choose(const narrow_shape &shape, int multiprocessors, size
 /* narrow_plan.cu */
 /** Whether these kernels can do what the plan's op asks for. The op's views have been checked. */
 bool narrow_fits(const cod_plan *plan, cod_dtype multiplied);
-/** Makes the plan where these kernels can do what its op asks for; else `made` becomes false. The op's views have been checked. */
+/**
+ * Makes the plan where these kernels can do what its op asks for; else `made` becomes false. The op's views have been
+ * checked.
+ */
 COD_MUST_CHECK cod_status narrow_make(cod_plan *plan, cod_dtype multiplied, bool *made);
 
 /* conv_plan.cu */

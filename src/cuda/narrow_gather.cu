@@ -1,17 +1,19 @@
 /*
- * From a wide tensor to a narrow one. A block has a strip of columns and walks down its rows. For a row of the source it multiplies
- * each pixel with the kernel's rows at once: a column of the product is a row r of the kernel and a channel, its depth are the F
- * columns of the kernel times the source's channels. The products of row r belong to the target's row that lies r - F / 2 above. So F
- * rows of the target are open at a time; they live in the accumulators, open row o in the columns of place -o mod F. Instead of the
- * accumulators, the rows of the weights move from step to step. Each step closes one row.
+ * From a wide tensor to a narrow one. A block has a strip of columns and walks down its rows. For a row of the source
+ * it multiplies each pixel with the kernel's rows at once: a column of the product is a row r of the kernel and a
+ * channel, its depth are the F columns of the kernel times the source's channels. The products of row r belong to the
+ * target's row that lies r - F / 2 above. So F rows of the target are open at a time; they live in the accumulators,
+ * open row o in the columns of place -o mod F. Instead of the accumulators, the rows of the weights move from step to
+ * step. Each step closes one row.
  *
- * The warps of a block: each has a span of 48 columns and a slice of 16 channels of the source. The sums of all slices meet in
- * shared memory when a row is closed.
+ * The warps of a block: each has a span of 48 columns and a slice of 16 channels of the source. The sums of all slices
+ * meet in shared memory when a row is closed.
  *
- * Row i of matrix t, which is eight pixels by eight channels, is pixel t + 6·i of the span. So the kernel's column s needs matrix t + s
- * where column 0 needs matrix t: a warp loads a row's F + 5 matrices once, and has them for all columns of the kernel. (Were rows of
- * a matrix neighbours, each column of the kernel would need matrices of its own.) In shared memory pixel q lies at slot
- * {q mod 6}{q / 6}, so that the rows of a matrix are neighbours there; slots are an odd number of pieces apart.
+ * Row i of matrix t, which is eight pixels by eight channels, is pixel t + 6·i of the span. So the kernel's column s
+ * needs matrix t + s where column 0 needs matrix t: a warp loads a row's F + 5 matrices once, and has them for all
+ * columns of the kernel. (Were rows of a matrix neighbours, each column of the kernel would need matrices of its own.)
+ * In shared memory pixel q lies at slot {q mod 6}{q / 6}, so that the rows of a matrix are neighbours there; slots are
+ * an odd number of pieces apart.
  */
 #include "cuda/conv_device.cuh"
 #include "cuda/narrow.cuh"
@@ -50,7 +52,10 @@ size_t narrow_gather_shared(int kernel, int slices, int spans)
     return static_cast<size_t>(sizes.weights + STAGES * sizes.stage + 2 * sizes.closed);
 }
 
-/** What a thread copies of a row: a piece of every `step`-th pixel, from column `column` on, to these places of a stage; -1 = none. */
+/**
+ * What a thread copies of a row: a piece of every `step`-th pixel, from column `column` on, to these places of a stage;
+ * -1 = none.
+ */
 struct row_copies {
     int column, step, piece, target[LOADS];
 };
@@ -105,7 +110,10 @@ static __device__ __forceinline__ void start_weights(const narrow_gather &p, con
     }
 }
 
-/** The part of a warp: where its lane reads pairs of matrices in a stage (`wrapped`: 5 and 6, 11 and 12, …), and weights. */
+/**
+ * The part of a warp: where its lane reads pairs of matrices in a stage (`wrapped`: 5 and 6, 11 and 12, …), and
+ * weights.
+ */
 struct warp_part {
     int span, slice, pair, wrapped, weights;
 };
@@ -127,7 +135,10 @@ static __device__ __forceinline__ void load_pair(uint32_t (&pair)[4], const gath
     load_matrix4(pair, stage + (t % MATRICES == MATRICES - 1 ? part.wrapped : part.pair) + slot * sizes.pitch);
 }
 
-/** Adds the products of a row with columns FIRST, FIRST + 2, … of the kernel, whose pairs are the same ones. `rows`: of the weights. */
+/**
+ * Adds the products of a row with columns FIRST, FIRST + 2, … of the kernel, whose pairs are the same ones. `rows`: of
+ * the weights.
+ */
 template <int F, int NT, int FIRST>
 static __device__ __forceinline__ void
 multiply_columns(float (&sums)[TILES][NT][4], const narrow_gather &p, const gather_sizes &sizes, const warp_part &part,
@@ -182,7 +193,10 @@ static __device__ __forceinline__ void multiply_row(float (&sums)[TILES][NT][4],
     multiply_columns<F, NT, 1>(sums, p, sizes, part, stage, rows);
 }
 
-/** Writes the sums of the row that step `turn` modulo F closes to `closed`, which begins with the warp's part; clears them. */
+/**
+ * Writes the sums of the row that step `turn` modulo F closes to `closed`, which begins with the warp's part; clears
+ * them.
+ */
 template <int F, int NT>
 static __device__ __forceinline__ void close_row(float (&sums)[TILES][NT][4], int turn, float *closed)
 {

@@ -1,14 +1,16 @@
 /*
- * Weight gradients between a wide and a narrow tensor. The rows of the product are 16 channels of `wide`, its columns the F columns of
- * the kernel times the channels of a group of `narrow`, its depth 16 pixels beside each other. A warp has a slice of 16 channels, and one
- * such product for each row of the kernel. It walks down a strip of 16 columns: with line j of `narrow` it multiplies the rows j - r
- * of `wide`, whose fragments of the last rows it keeps in registers. So it reads each line of both once, for all rows of the kernel.
+ * Weight gradients between a wide and a narrow tensor. The rows of the product are 16 channels of `wide`, its columns
+ * the F columns of the kernel times the channels of a group of `narrow`, its depth 16 pixels beside each other. A warp
+ * has a slice of 16 channels, and one such product for each row of the kernel. It walks down a strip of 16 columns:
+ * with line j of `narrow` it multiplies the rows j - r of `wide`, whose fragments of the last rows it keeps in
+ * registers. So it reads each line of both once, for all rows of the kernel.
  *
- * A warp copies its part of `wide`, 512 bytes a row, to a ring of its own in shared memory. The block copies its part of `narrow` when
- * a unit begins: each channel in a plane of its own, and twice, the second time shifted by one pixel, so that a fragment's pairs of
- * pixels are whole words for each column of the kernel.
+ * A warp copies its part of `wide`, 512 bytes a row, to a ring of its own in shared memory. The block copies its part
+ * of `narrow` when a unit begins: each channel in a plane of its own, and twice, the second time shifted by one pixel,
+ * so that a fragment's pairs of pixels are whole words for each column of the kernel.
  *
- * A block keeps its sums from unit to unit and writes them when it ends; narrow_sum_partials() adds those of all blocks in their order.
+ * A block keeps its sums from unit to unit and writes them when it ends; narrow_sum_partials() adds those of all blocks
+ * in their order.
  */
 #include "cuda/conv_device.cuh"
 #include "cuda/narrow.cuh"
@@ -27,7 +29,10 @@ size_t narrow_gradient_shared(int depth, int rows, int slices)
     return static_cast<size_t>(slices) * RING * ROW * 16 + static_cast<size_t>(rows + depth - 1) * LINE * 4;
 }
 
-/** Copies the unit's part of the group's channels. Line j is row `first` + j; its first pixel lies F / 2 left of the strip. */
+/**
+ * Copies the unit's part of the group's channels. Line j is row `first` + j; its first pixel lies F / 2 left of the
+ * strip.
+ */
 template <int F>
 static __device__ __forceinline__ void fill_planes(const narrow_gradient &p, const narrow_unit &unit, int group,
                                                    int first, int lines, uint16_t *planes)
@@ -80,7 +85,10 @@ static __device__ __forceinline__ void start_row(const narrow_gradient &p, const
     copy_commit();
 }
 
-/** What a warp has in registers: a product for each row of the kernel, the last rows of `wide`, and sums of pixels for db. */
+/**
+ * What a warp has in registers: a product for each row of the kernel, the last rows of `wide`, and sums of pixels for
+ * db.
+ */
 template <int R, int NT> struct gradient_state {
     float sums[R][NT][4], ones[4];
     mma_rows rows[R];
@@ -197,7 +205,10 @@ template <int F, int NT> static __device__ __forceinline__ void place_words(int 
     }
 }
 
-/** Sums of pixels are made once for each channel: by one warp, or by the warp that has the channel, in one block of the grid in y. */
+/**
+ * Sums of pixels are made once for each channel: by one warp, or by the warp that has the channel, in one block of the
+ * grid in y.
+ */
 static __device__ __forceinline__ narrow_bias bias_of(const narrow_gradient &p, int group, int part)
 {
     if (part > 0)

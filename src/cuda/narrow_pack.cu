@@ -1,4 +1,7 @@
-/* Around the kernels between wide and narrow tensors: weights packed as their fragments are read, and partial sums added. */
+/*
+ * Around the kernels between wide and narrow tensors: weights packed as their fragments are read, and partial sums
+ * added.
+ */
 #include "cuda/narrow.cuh"
 #include "cuda/pack.cuh"
 

@@ -1,4 +1,7 @@
-/* Plans of convolutions between wide and narrow tensors: which layers these kernels take, and how their pictures are divided. */
+/*
+ * Plans of convolutions between wide and narrow tensors: which layers these kernels take, and how their pictures are
+ * divided.
+ */
 #include "cuda/narrow.cuh"
 #include "cuda/scratch.cuh"
 
@@ -9,8 +12,8 @@ enum { MOST_NARROW = 8 };
 /* The choice. */
 
 /**
- * What a unit costs beside its rows, in rows; how many warps of the kernel a multiprocessor has at a time; and what a block costs
- * beside its units, because it leaves partial sums, in tenths of rows.
+ * What a unit costs beside its rows, in rows; how many warps of the kernel a multiprocessor has at a time; and what a
+ * block costs beside its units, because it leaves partial sums, in tenths of rows.
  */
 struct narrow_habit {
     int extra, warps, block;
@@ -62,7 +65,10 @@ static bool begin_choice(const narrow_shape &shape, int multiprocessors, size_t 
     const narrow_kernel<narrow_gather> kernel = narrow_gather_kernel(shape.kernel);
     if (kernel.run == nullptr)
         return false;
-    /* Two spans share the weights in shared memory, so that more warps have room; but a small batch has more blocks without. */
+    /*
+     * Two spans share the weights in shared memory, so that more warps have room; but a small batch has more blocks
+     * without.
+     */
     const int64_t wide_units = (int64_t)shape.images * cuda_divide_up(shape.w, 2 * kernel.columns);
     if (shape.w > kernel.columns && 2 * choice->slices <= NARROW_MOST_SLICES && wide_units >= multiprocessors &&
         narrow_gather_shared(shape.kernel, choice->slices, 2) <= shared_bytes)
@@ -71,7 +77,10 @@ static bool begin_choice(const narrow_shape &shape, int multiprocessors, size_t 
     return true;
 }
 
-/** Divides pictures into units so that the rounds of blocks over the multiprocessors, each as long as a unit, take least time. */
+/**
+ * Divides pictures into units so that the rounds of blocks over the multiprocessors, each as long as a unit, take least
+ * time.
+ */
 narrow_choice narrow_choose(const narrow_shape &shape, int multiprocessors, size_t shared_bytes)
 {
     narrow_choice choice = {}, none = {};
@@ -155,8 +164,9 @@ static const cod_view *beside_of(const cod_op *op)
 }
 
 /**
- * Whether the kernels can read and write the wide tensor: in pieces of 16 bytes, and where they read it, as bf16. A spread has no
- * sigmoid and no tanh: no first layer has them. It alone has activations beside what it stores, or their gradients.
+ * Whether the kernels can read and write the wide tensor: in pieces of 16 bytes, and where they read it, as bf16. A
+ * spread has no sigmoid and no tanh: no first layer has them. It alone has activations beside what it stores, or their
+ * gradients.
  */
 static bool reaches(const cod_op *op, narrow_computation what, const conv_image &wide, const conv_image &narrow)
 {

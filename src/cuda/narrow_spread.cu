@@ -1,14 +1,16 @@
 /*
- * From a narrow tensor to a wide one. The rows of the product are 16 channels of the target, its columns eight pixels, its depth a row
- * of the kernel: F taps times the source's channels, which lie beside each other in memory. A warp has a slice of 16 channels and a strip
- * of columns, and walks down its rows. Its weights, of all rows of the kernel, stay in registers. So do the sums of the F rows of the
- * target that are open at a time, so that a row of the source is read once for all rows of the kernel.
+ * From a narrow tensor to a wide one. The rows of the product are 16 channels of the target, its columns eight pixels,
+ * its depth a row of the kernel: F taps times the source's channels, which lie beside each other in memory. A warp has
+ * a slice of 16 channels and a strip of columns, and walks down its rows. Its weights, of all rows of the kernel, stay
+ * in registers. So do the sums of the F rows of the target that are open at a time, so that a row of the source is read
+ * once for all rows of the kernel.
  *
- * A fragment needs pairs of neighbouring elements, which begin at odd elements where the number of channels is odd. The block therefore
- * has its part of the source twice in shared memory, once shifted by one element. A warp that reads its part waits for no other.
+ * A fragment needs pairs of neighbouring elements, which begin at odd elements where the number of channels is odd. The
+ * block therefore has its part of the source twice in shared memory, once shifted by one element. A warp that reads its
+ * part waits for no other.
  *
- * Row g of a product is channel 2g of the slice, row g + 8 is channel 2g + 1: so a lane has two neighbouring channels of a pixel, and
- * a warp writes 32 bytes of a pixel at a time.
+ * Row g of a product is channel 2g of the slice, row g + 8 is channel 2g + 1: so a lane has two neighbouring channels
+ * of a pixel, and a warp writes 32 bytes of a pixel at a time.
  */
 #include "cuda/conv_device.cuh"
 #include "cuda/narrow.cuh"
@@ -54,7 +56,9 @@ static __device__ __forceinline__ void fill_lines(const narrow_spread &p, const 
     }
 }
 
-/** Of a lane: where its first pixel's elements lie in a line, which of them its fragments have, and what it stores with. */
+/**
+ * Of a lane: where its first pixel's elements lie in a line, which of them its fragments have, and what it stores with.
+ */
 struct spread_part {
     int word, pixel, channel; /**< pixel: its first in a row of the target */
     uint32_t mask[2];         /**< of the last step of the depth */
@@ -79,7 +83,10 @@ template <int F, int KS> static __device__ __forceinline__ spread_part part_of(c
     return part;
 }
 
-/** Adds the products of a line, of which a lane reads from `words` on, to the rows `line` - r of the unit that there are. */
+/**
+ * Adds the products of a line, of which a lane reads from `words` on, to the rows `line` - r of the unit that there
+ * are.
+ */
 template <int F, int KS, int NT>
 static __device__ __forceinline__ void multiply_line(float (&sums)[F][NT][4], const mma_rows (&weights)[F][KS],
                                                      const spread_part &part, int line, int turn, int rows,
@@ -140,7 +147,10 @@ static __device__ __forceinline__ void activate_pair(const spread_part &part, fl
         pair[half] = pair[half] > 0 ? pair[half] : part.slope[half] * pair[half];
 }
 
-/** Stores a row and clears its sums. `at`: the lane's first pixel in the target; `left`: pixels from there on in the row. */
+/**
+ * Stores a row and clears its sums. `at`: the lane's first pixel in the target; `left`: pixels from there on in the
+ * row.
+ */
 template <int NT>
 static __device__ __forceinline__ void store_row(float (&sums)[NT][4], const narrow_store &s, const spread_part &part,
                                                  int at, int left, float (&dslope)[2])

@@ -1,7 +1,7 @@
 /**
  * @file
- * NCCL, loaded when a group of several ranks first averages: what is used of its interface, which is the same in all of NCCL 2.
- * Declared here, as its header is not everywhere; a test compares this with the header where there is one.
+ * NCCL, loaded when a group of several ranks first averages: what is used of its interface, which is the same in all of
+ * NCCL 2. Declared here, as its header is not everywhere; a test compares this with the header where there is one.
  */
 #ifndef COD_CUDA_NCCL_CUH
 #define COD_CUDA_NCCL_CUH

@@ -4,7 +4,10 @@
 
 enum { IN_FLIGHT = 4 };
 
-/** What the sums of a block are taken of the distance from: its first pixel, so that a large mean does not cancel the variance. */
+/**
+ * What the sums of a block are taken of the distance from: its first pixel, so that a large mean does not cancel the
+ * variance.
+ */
 static __device__ __forceinline__ int64_t shift_pixel(const cuda_walk &walk, unsigned block)
 {
     return block * walk.share;
@@ -34,8 +37,8 @@ template <int WIDTH> static __device__ __forceinline__ void write_moments(const 
 }
 
 /**
- * The last block's part. Blocks are joined as Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
- * variances", 1979, have it, with distances from the first block's mean.
+ * The last block's part. Blocks are joined as Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for
+ * computing sample variances", 1979, have it, with distances from the first block's mean.
  */
 static __device__ __forceinline__ void finish_moments(const norm_work &work)
 {
@@ -133,7 +136,10 @@ static __device__ __forceinline__ void apply_pixel(const norm_work &work, int64_
     lanes_store<L>(work.y, pixel, channel, z);
 }
 
-/** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
+/**
+ * From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just
+ * read.
+ */
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_apply_kernel(norm_work work)
 {
     chain_wait();

@@ -47,8 +47,8 @@ static __device__ __forceinline__ float norm_inv_std(const norm_work &work, int 
 }
 
 /**
- * Puts the vectors of the block's channels into shared memory, [NORM_VECTORS][span], where all threads see them. `means`: also those
- * of the gradient, zeros where statistics are constants.
+ * Puts the vectors of the block's channels into shared memory, [NORM_VECTORS][span], where all threads see them.
+ * `means`: also those of the gradient, zeros where statistics are constants.
  */
 template <int WIDTH>
 static __device__ __forceinline__ void norm_vectors_share(const norm_work &work, const cuda_walk &walk, bool means)

@@ -1,13 +1,17 @@
 #include "cuda/norm.cuh"
 
 /*
- * NORM_BACKWARD and its halves, NORM_INFERENCE_BACKWARD and FOLD_NORM. With g the gradient at the normalised value and d = x - mean:
+ * NORM_BACKWARD and its halves, NORM_INFERENCE_BACKWARD and FOLD_NORM. With g the gradient at the normalised value and
+ * d = x - mean:
  * dx = gamma·inv_std·(g - mean(g) - d·inv_std²·mean(g·d)), dgamma = inv_std·Σ g·d, dbeta = Σ g   (Ioffe & Szegedy 2015).
  */
 
 enum { IN_FLIGHT = 2, KINDS_WITH_SLOPE = 3 };
 
-/** x becomes d, dy becomes g; z as the activation's gradient wants it, and dy·z where z <= 0 is added to dslope if there is one. */
+/**
+ * x becomes d, dy becomes g; z as the activation's gradient wants it, and dy·z where z <= 0 is added to dslope if there
+ * is one.
+ */
 template <int WIDTH>
 static __device__ __forceinline__ void open_gradient(const norm_work &work, const norm_lanes<WIDTH> &by,
                                                      float (&x)[WIDTH], float (&dy)[WIDTH], float *dslope)
@@ -52,7 +56,10 @@ static __device__ __forceinline__ void finish_gradients(const norm_work &work)
         work.dslope[0] = work.accumulate ? work.dslope[0] + slope : slope;
 }
 
-/** KINDS: g, g·d, and for slopes dy·z where z <= 0. Each thread reads dy before it writes g, so that they may be one view. */
+/**
+ * KINDS: g, g·d, and for slopes dy·z where z <= 0. Each thread reads dy before it writes g, so that they may be one
+ * view.
+ */
 template <cuda_lanes L, int KINDS>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_kernel(norm_work work)
 {
@@ -117,7 +124,10 @@ backward_pixel(const norm_work &work, int64_t pixel, int channel, const norm_lan
     lanes_put_on<L>(work.y, pixel, channel, g, before, work.accumulate);
 }
 
-/** From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just read. */
+/**
+ * From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just
+ * read.
+ */
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_backward_kernel(norm_work work)
 {

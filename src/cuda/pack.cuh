@@ -8,8 +8,8 @@
 #include "cuda/view.cuh"
 
 /**
- * Plans whose weights one launch packs. Number i has the blocks from first[i] on. The list travels with the launch, whose parameters may
- * take 4 KB.
+ * Plans whose weights one launch packs. Number i has the blocks from first[i] on. The list travels with the launch,
+ * whose parameters may take 4 KB.
  */
 enum { CUDA_PACK_PLANS = 256 };
 struct cuda_pack_list {

@@ -1,6 +1,6 @@
 /*
- * Plain chunks of values and back, to the bits of core/chunk_format.h: a block of threads has a chunk. The squares that the step
- * follows from are added in the format's order; everything else is one value at a time.
+ * Plain chunks of values and back, to the bits of core/chunk_format.h: a block of threads has a chunk. The squares that
+ * the step follows from are added in the format's order; everything else is one value at a time.
  */
 #include "cuda/view.cuh"
 
@@ -51,7 +51,10 @@ static __device__ __forceinline__ int16_t load_i16(const unsigned char *at)
     return (int16_t)(at[0] | at[1] << 8);
 }
 
-/** The largest step of codes of 2^parameter bits, and the bytes of `count` of them: cod_chunk_largest_step(), cod_chunk_code_bytes(). */
+/**
+ * The largest step of codes of 2^parameter bits, and the bytes of `count` of them: cod_chunk_largest_step(),
+ * cod_chunk_code_bytes().
+ */
 static __device__ __forceinline__ int largest_step(unsigned parameter)
 {
     return (1 << ((1 << parameter) - 1)) - 1;
@@ -404,7 +407,10 @@ static __device__ float read_value(const chunk_view &c, uint32_t i)
     return exact_product((float)(int8_t)byte, scale);
 }
 
-/** The values first … first+RUN-1 of STEP. `before`: escaped codes of the tiles before, to which this tile's are added. All threads. */
+/**
+ * The values first … first+RUN-1 of STEP. `before`: escaped codes of the tiles before, to which this tile's are added.
+ * All threads.
+ */
 static __device__ void read_steps(const chunk_view &c, block_notes *notes, uint32_t first, uint32_t *before,
                                   float (&values)[RUN])
 {

@@ -5,7 +5,10 @@ extern "C" {
 
 #include <cmath>
 
-/* Ranges of convolutions on 8-bit integers: how often each magnitude occurs in their inputs, and what core/int8_range.c chooses by that. */
+/*
+ * Ranges of convolutions on 8-bit integers: how often each magnitude occurs in their inputs, and what core/int8_range.c
+ * chooses by that.
+ */
 
 /* C++ wants them to be numbers. */
 static constexpr int magnitudes = COD_MAGNITUDES, infinite = COD_MAGNITUDE_INFINITE, steps = COD_RANGE_STEPS;

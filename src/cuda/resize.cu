@@ -28,7 +28,10 @@ static __device__ __forceinline__ float keys_far(float d)
     return ((d - 5) * d + 8) * d * -0.75f + 4 * 0.75f;
 }
 
-/** Of output `at`, whose centre lies at (at + 1/2) / factor - 1/2: in whole numbers, so that large pictures lose no digits. */
+/**
+ * Of output `at`, whose centre lies at (at + 1/2) / factor - 1/2: in whole numbers, so that large pictures lose no
+ * digits.
+ */
 static __device__ __forceinline__ axis_taps taps_of(const resize_work &work, int at)
 {
     axis_taps taps = {at / work.factor, {1, 0, 0, 0}};

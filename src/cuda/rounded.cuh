@@ -1,12 +1,13 @@
 /**
  * @file
- * Weights and biases rounded to bf16, in their order in f32, for plans on libraries (conv_library.cuh). All plans that read the same view
- * share one copy of it: a layer's forward pass, its data gradient, and both again in other programs. Programs of several queues may write
- * a copy while another one reads it. They then write the values that it holds already, because whoever changes weights waits for all plans
- * that read them (core/backend.h).
+ * Weights and biases rounded to bf16, in their order in f32, for plans on libraries (conv_library.cuh). All plans that
+ * read the same view share one copy of it: a layer's forward pass, its data gradient, and both again in other programs.
+ * Programs of several queues may write a copy while another one reads it. They then write the values that it holds
+ * already, because whoever changes weights waits for all plans that read them (core/backend.h).
  *
- * Optimisers write copies, too: update.cu finds them in the device's list. A copy that was listed before it was first rounded is therefore
- * right after every update of its weights, recorded or not, until something else writes the weights.
+ * Optimisers write copies, too: update.cu finds them in the device's list. A copy that was listed before it was first
+ * rounded is therefore right after every update of its weights, recorded or not, until something else writes the
+ * weights.
  */
 #ifndef COD_CUDA_ROUNDED_CUH
 #define COD_CUDA_ROUNDED_CUH
@@ -26,7 +27,10 @@ struct rounded_listed {
     uint16_t *to;
 };
 
-/** The copies in the order of `from`, without overlaps. It lies in the device's memory, at one address as long as the device lives. */
+/**
+ * The copies in the order of `from`, without overlaps. It lies in the device's memory, at one address as long as the
+ * device lives.
+ */
 enum { ROUNDED_LISTED = 1024 };
 struct rounded_list {
     int count;
@@ -51,8 +55,8 @@ static __device__ __forceinline__ int rounded_find(const rounded_list *list, int
 }
 
 /**
- * Gives the plan the view's copy, and makes it where no other plan has it. cuda_pack_plans() writes it. The plan keeps it until
- * cuda_rounded_release().
+ * Gives the plan the view's copy, and makes it where no other plan has it. cuda_pack_plans() writes it. The plan keeps
+ * it until cuda_rounded_release().
  *
  * @param view       NULL = the plan needs no copy
  * @param[out] copy  at a 256-byte boundary; NULL where `view` is

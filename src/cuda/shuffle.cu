@@ -1,6 +1,9 @@
 #include "cuda/walk.cuh"
 
-/* PIXEL_SHUFFLE and PIXEL_UNSHUFFLE: the same moves between a large picture and an r times smaller one, in two directions. */
+/*
+ * PIXEL_SHUFFLE and PIXEL_UNSHUFFLE: the same moves between a large picture and an r times smaller one, in two
+ * directions.
+ */
 
 struct shuffle_work {
     cuda_view small, large; /**< {N, H, W, C·r²} and {N, rH, rW, C} */

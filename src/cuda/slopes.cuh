@@ -1,10 +1,11 @@
 /**
  * @file
- * Gradients of PReLU's slopes, summed where a product is stored: from the sums of its blocks to those of the launch, in an order that
- * depends on the launch alone.
+ * Gradients of PReLU's slopes, summed where a product is stored: from the sums of its blocks to those of the launch, in
+ * an order that depends on the launch alone.
  *
- * The blocks that sum for the same slopes are a *series*, cut into groups of SLOPE_GROUP blocks. The last block of a group to finish adds up
- * the group's sums; the last group to finish adds up those of the groups. A single block would read them for longer than the product takes.
+ * The blocks that sum for the same slopes are a *series*, cut into groups of SLOPE_GROUP blocks. The last block of a
+ * group to finish adds up the group's sums; the last group to finish adds up those of the groups. A single block would
+ * read them for longer than the product takes.
  */
 #ifndef COD_CUDA_SLOPES_CUH
 #define COD_CUDA_SLOPES_CUH
@@ -47,7 +48,10 @@ static __device__ __forceinline__ float *slope_partials(const cuda_slopes &slope
     return slopes.partials + ((int64_t)at.series * (at.blocks + slope_groups(at.blocks)) + at.number) * slopes.lists;
 }
 
-/** to[list] = the sum of from[row][list] over the rows, for `count` of the lists, by all threads of the block, which are no fewer. */
+/**
+ * to[list] = the sum of from[row][list] over the rows, for `count` of the lists, by all threads of the block, which are
+ * no fewer.
+ */
 static __device__ __forceinline__ void sum_rows(const float *from, int rows, int lists, int count, float *to)
 {
     float *shared = shared_memory<float>();

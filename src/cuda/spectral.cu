@@ -1,8 +1,8 @@
 #include "cuda/sums.cuh"
 
 /*
- * Spectral normalisation: the weight as a matrix of O rows and KH·KW·I columns. Each kernel leaves sums in the plan's memory that all
- * blocks of the next one read, so that nothing is added in an order that may change.
+ * Spectral normalisation: the weight as a matrix of O rows and KH·KW·I columns. Each kernel leaves sums in the plan's
+ * memory that all blocks of the next one read, so that nothing is added in an order that may change.
  */
 
 enum { STRIPS = CUDA_THREADS / WARP_LANES, PARTS_MOST = 64 };

@@ -1,7 +1,7 @@
 /**
  * @file
- * Sums over pixels, in an order that depends on the launch alone: of a thread, of a block, and of a grid, which the block that comes
- * last finishes.
+ * Sums over pixels, in an order that depends on the launch alone: of a thread, of a block, and of a grid, which the
+ * block that comes last finishes.
  */
 #ifndef COD_CUDA_SUMS_CUH
 #define COD_CUDA_SUMS_CUH
@@ -37,8 +37,8 @@ static inline size_t cuda_sums_shared(const cuda_walk &walk, int kinds)
 }
 
 /**
- * Adds the sums of the block's threads over its rows. The result lies in shared memory, [KINDS][span] with span the channels of the
- * block; all threads see it.
+ * Adds the sums of the block's threads over its rows. The result lies in shared memory, [KINDS][span] with span the
+ * channels of the block; all threads see it.
  */
 template <int KINDS, int WIDTH>
 static __device__ __forceinline__ const float *block_columns(const float (&sums)[KINDS][WIDTH], const cuda_walk &walk)
@@ -94,7 +94,10 @@ static __device__ __forceinline__ float block_sum(float value)
     return total;
 }
 
-/** Whether this block is the last of `blocks` to come here; if so, it sees what the others wrote before. All threads call it. */
+/**
+ * Whether this block is the last of `blocks` to come here; if so, it sees what the others wrote before. All threads
+ * call it.
+ */
 static __device__ __forceinline__ bool block_is_last_of(unsigned *ticket, unsigned blocks)
 {
     unsigned *shared = shared_memory<unsigned>();
@@ -123,7 +126,10 @@ static __device__ __forceinline__ int parts_of(int lists)
     return parts < 1 ? 1 : parts < WARP_LANES ? parts : WARP_LANES;
 }
 
-/** sums.totals[list] = sum over blocks of their partial sums; by the block that is last, whose threads then all see them. */
+/**
+ * sums.totals[list] = sum over blocks of their partial sums; by the block that is last, whose threads then all see
+ * them.
+ */
 static __device__ __forceinline__ void grid_totals(const cuda_sums &sums, unsigned blocks)
 {
     float *shared = shared_memory<float>();

@@ -313,8 +313,9 @@ struct grad_norm_work {
 };
 
 /**
- * Squares of f32 leave its range long before the norm does, so numbers of three sizes are scaled and summed apart: Blue, "A portable
- * Fortran program to find the Euclidean norm of a vector", 1978. All squares lie between 2^-108 and 2^96.
+ * Squares of f32 leave its range long before the norm does, so numbers of three sizes are scaled and summed apart:
+ * Blue, "A portable Fortran program to find the Euclidean norm of a vector", 1978. All squares lie between 2^-108 and
+ * 2^96.
  */
 enum { MIDDLE, BIG, SMALL, SIZES };
 

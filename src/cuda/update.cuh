@@ -11,8 +11,8 @@
 enum { UPDATE_THREADS = 512, UPDATE_LANES = 4, UPDATE_ARRAYS = 5 };
 
 /**
- * How a grid goes over arrays of `count` f32 that lie equally far from 16-byte boundaries: `head` elements before the first
- * boundary, vectors of four, and a tail. Arrays that do not are all tail.
+ * How a grid goes over arrays of `count` f32 that lie equally far from 16-byte boundaries: `head` elements before the
+ * first boundary, vectors of four, and a tail. Arrays that do not are all tail.
  */
 struct update_walk {
     int64_t count, head, vectors;

@@ -108,7 +108,10 @@ static __device__ __forceinline__ void lanes_store(const cuda_view &view, int64_
     }
 }
 
-/** Stores the values, or their sums with what was there, `before`: read ahead of it, as a read waits for all earlier stores. */
+/**
+ * Stores the values, or their sums with what was there, `before`: read ahead of it, as a read waits for all earlier
+ * stores.
+ */
 template <cuda_lanes L>
 static __device__ __forceinline__ void lanes_put_on(const cuda_view &view, int64_t pixel, int channel,
                                                     float (&values)[lanes_width<L>], const lanes_raw<L> &before,

@@ -1,7 +1,7 @@
 /**
  * @file
- * Views as kernels see them: elements of any type as f32, one by one. For what is not worth a kernel of its own for each type;
- * consecutive threads should touch consecutive channels.
+ * Views as kernels see them: elements of any type as f32, one by one. For what is not worth a kernel of its own for
+ * each type; consecutive threads should touch consecutive channels.
  */
 #ifndef COD_CUDA_VIEW_CUH
 #define COD_CUDA_VIEW_CUH
@@ -79,7 +79,10 @@ static __device__ __forceinline__ int64_t grid_step()
 /** Of a block; and how many blocks of a kernel shall fit on a multiprocessor: that leaves a thread 128 registers. */
 enum { CUDA_THREADS = 256, CUDA_BLOCKS = 2 };
 
-/** A grid of blocks in x for each of the tiles, which lie in y and, because that has 65535 at most, in z: the last ones may be past `tiles`. */
+/**
+ * A grid of blocks in x for each of the tiles, which lie in y and, because that has 65535 at most, in z: the last ones
+ * may be past `tiles`.
+ */
 static inline dim3 cuda_tile_grid(unsigned blocks, int64_t tiles)
 {
     const int64_t most = 65535, layers = cuda_divide_up(tiles, most);

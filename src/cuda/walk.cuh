@@ -1,7 +1,7 @@
 /**
  * @file
- * How the threads of a grid go over pixels: each has some channels, the same all the time, and every so many-th pixel of its block's
- * share. So vectors by channel are read once, and sums over pixels are kept in registers.
+ * How the threads of a grid go over pixels: each has some channels, the same all the time, and every so many-th pixel
+ * of its block's share. So vectors by channel are read once, and sums over pixels are kept in registers.
  */
 #ifndef COD_CUDA_WALK_CUH
 #define COD_CUDA_WALK_CUH
@@ -27,8 +27,8 @@ struct cuda_walk_rule {
 enum { CUDA_WALK_VIEWS = 4 };
 
 /**
- * Chooses accesses and grid for views of one shape; absent ones are passed over. Where channels do not matter and all views are
- * dense, the views become rows of elements with as many channels as an access holds.
+ * Chooses accesses and grid for views of one shape; absent ones are passed over. Where channels do not matter and all
+ * views are dense, the views become rows of elements with as many channels as an access holds.
  */
 cuda_walk cuda_walk_of(const cod_device *device, cuda_view *const (&views)[CUDA_WALK_VIEWS], cuda_walk_rule rule);
 

@@ -1,10 +1,12 @@
 /**
  * @file
- * What kernels ask of the hardware beyond plain C++: threads of a block and of a warp together, asynchronous copies, matrix products.
+ * What kernels ask of the hardware beyond plain C++: threads of a block and of a warp together, asynchronous copies,
+ * matrix products.
  *
- * Kernels include this header alone. It has two implementations: CUDA's, here, and one for the host (tests/cuda/emulated), where
- * every kernel runs in tests on machines without a GPU. So kernels use nothing of CUDA but `__global__`, `__device__`,
- * `__launch_bounds__`, threadIdx, blockIdx, blockDim, gridDim, mathematical functions of f32, and what stands here.
+ * Kernels include this header alone. It has two implementations: CUDA's, here, and one for the host
+ * (tests/cuda/emulated), where every kernel runs in tests on machines without a GPU. So kernels use nothing of CUDA but
+ * `__global__`, `__device__`, `__launch_bounds__`, threadIdx, blockIdx, blockDim, gridDim, mathematical functions of
+ * f32, and what stands here.
  *
  * Functions on warps are called by all 32 threads of a warp together, and blocks are whole warps.
  */
@@ -28,7 +30,10 @@ struct __align__(16) bytes16
     uint32_t words[4];
 };
 
-/** Rows of A and columns of B that mma_bf16() multiplies: mma_rows_of(), mma_columns_of(). Where several products have one of them, it is prepared once. */
+/**
+ * Rows of A and columns of B that mma_bf16() multiplies: mma_rows_of(), mma_columns_of(). Where several products have
+ * one of them, it is prepared once.
+ */
 struct mma_rows {
     uint32_t words[4], factors; /**< two powers of two in bf16, of warp_older.cuh */
 };
@@ -79,7 +84,10 @@ static __device__ __forceinline__ void block_sync()
     __syncthreads();
 }
 
-/** The same for `threads` threads of the block, whole warps, that all give the same `part` (0 … 14); parts do not wait for each other. */
+/**
+ * The same for `threads` threads of the block, whole warps, that all give the same `part` (0 … 14); parts do not wait
+ * for each other.
+ */
 static __device__ __forceinline__ void part_sync(unsigned part, unsigned threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(part + 1), "r"(threads) : "memory");
@@ -110,7 +118,10 @@ static __device__ __forceinline__ uint32_t shuffle(uint32_t value, unsigned lane
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define WARP_OLDER          1
 #define WARP_LOADS_MATRICES (__CUDA_ARCH__ >= 750)
-/** For warp_older.cuh. Four times D += A·B of fp16 with A 8x4 by columns and B 4x8 by rows, D 8x8 of f32: PTX's mma.m8n8k4. */
+/**
+ * For warp_older.cuh. Four times D += A·B of fp16 with A 8x4 by columns and B 4x8 by rows, D 8x8 of f32: PTX's
+ * mma.m8n8k4.
+ */
 static __device__ __forceinline__ void mma_f16_8x8x4(float (&d)[8], const uint32_t (&a)[2], const uint32_t (&b)[2])
 {
     asm("mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32 {%0,%1,%2,%3,%4,%5,%6,%7},{%8,%9},{%10,%11},"
@@ -119,7 +130,10 @@ static __device__ __forceinline__ void mma_f16_8x8x4(float (&d)[8], const uint32
         : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]));
 }
 
-/** For it, too, from compute capability 7.5 on. D += A·B with A 16x8 by rows and B 8x8 by columns of fp16, D 16x8 of f32: PTX's mma.m16n8k8. */
+/**
+ * For it, too, from compute capability 7.5 on. D += A·B with A 16x8 by rows and B 8x8 by columns of fp16, D 16x8 of
+ * f32: PTX's mma.m16n8k8.
+ */
 static __device__ __forceinline__ void mma_f16_16x8x8(float (&d)[4], const uint32_t (&a)[2], uint32_t b)
 {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
@@ -177,7 +191,10 @@ static __device__ __forceinline__ void mma_s8(int32_t (&d)[4], const uint32_t (&
 #endif
 }
 
-/** Four 8x8 matrices of 16-bit elements; lane i gives row i mod 8 of matrix i / 8, in shared memory at a 16-byte boundary. */
+/**
+ * Four 8x8 matrices of 16-bit elements; lane i gives row i mod 8 of matrix i / 8, in shared memory at a 16-byte
+ * boundary.
+ */
 static __device__ __forceinline__ void load_matrix4(uint32_t (&r)[4], const void *row)
 {
 #if !WARP_LOADS_MATRICES
@@ -204,8 +221,8 @@ static __device__ __forceinline__ void load_matrix4_transposed(uint32_t (&r)[4],
 }
 
 /**
- * Starts copying 16 bytes from global to shared memory, both at 16-byte boundaries: the first `bytes` (0 or 16) of them, the
- * rest becomes zeros. `source` must be readable memory also where `bytes` is 0, though nothing of it is read.
+ * Starts copying 16 bytes from global to shared memory, both at 16-byte boundaries: the first `bytes` (0 or 16) of
+ * them, the rest becomes zeros. `source` must be readable memory also where `bytes` is 0, though nothing of it is read.
  */
 static __device__ __forceinline__ void copy16_start(void *target, const void *source, unsigned bytes)
 {
@@ -232,7 +249,10 @@ static __device__ __forceinline__ void copy_commit()
 #endif
 }
 
-/** This thread's copies are there, but for those of the last `under_way` groups. Other threads see them after block_sync(). */
+/**
+ * This thread's copies are there, but for those of the last `under_way` groups. Other threads see them after
+ * block_sync().
+ */
 template <int under_way> static __device__ __forceinline__ void copy_wait()
 {
 #if !WARP_OLDER
@@ -255,7 +275,10 @@ static __device__ __forceinline__ void atomic_add(uint32_t *target, uint32_t val
     atomicAdd(target, value);
 }
 
-/** The block that comes last gets `blocks` - 1, and sees what the others wrote before they came. One thread of a block calls it. */
+/**
+ * The block that comes last gets `blocks` - 1, and sees what the others wrote before they came. One thread of a block
+ * calls it.
+ */
 static __device__ __forceinline__ unsigned ticket_take(unsigned *ticket)
 {
     __threadfence();
@@ -265,9 +288,10 @@ static __device__ __forceinline__ unsigned ticket_take(unsigned *ticket)
 }
 
 /**
- * In a chain of launches with programmatic edges (cuda_launch_chained()). chain_release(): the next launch may start; called behind a
- * kernel's products, since earlier its blocks would crowd this kernel's out. chain_wait(): all launches before this one have ended; every
- * thread calls it, before it reads or writes memory that other kernels use. Without such an edge both do nothing.
+ * In a chain of launches with programmatic edges (cuda_launch_chained()). chain_release(): the next launch may start;
+ * called behind a kernel's products, since earlier its blocks would crowd this kernel's out. chain_wait(): all launches
+ * before this one have ended; every thread calls it, before it reads or writes memory that other kernels use. Without
+ * such an edge both do nothing.
  */
 static __device__ __forceinline__ void chain_release()
 {

@@ -3,9 +3,10 @@
  * Kernels that blur: the seven families of Real-ESRGAN's degradations (Wang et al. 2021, section 3.1 and appendix A),
  * by the formulas of BasicSR's degradations.py, so that ranges from BasicSR mean the same here.
  *
- * With d² = xᵀ Σ⁻¹ x, where Σ has the standard deviations sigma_x and sigma_y along axes turned by theta, a weight before
- * normalisation is exp(-d²/2) (Gaussian), exp(-(d²)^beta / 2) (generalised Gaussian; Liu et al. 2020), 1 / (1 + (d²)^beta)
- * (plateau), or cutoff · J1(cutoff · r) / (2π r) (sinc: the ideal circular low-pass, r the distance from the centre).
+ * With d² = xᵀ Σ⁻¹ x, where Σ has the standard deviations sigma_x and sigma_y along axes turned by theta, a weight
+ * before normalisation is exp(-d²/2) (Gaussian), exp(-(d²)^beta / 2) (generalised Gaussian; Liu et al. 2020), 1 / (1 +
+ * (d²)^beta) (plateau), or cutoff · J1(cutoff · r) / (2π r) (sinc: the ideal circular low-pass, r the distance from the
+ * centre).
  */
 #ifndef COD_DATA_BLUR_KERNEL_H
 #define COD_DATA_BLUR_KERNEL_H

@@ -12,8 +12,8 @@ typedef struct walk {
 } walk;
 
 /**
- * A crop of side `size` of a picture at (left, top) turned by one of the eight: bit 0 mirrors x, bit 1 mirrors y, bit 2 exchanges
- * them.
+ * A crop of side `size` of a picture at (left, top) turned by one of the eight: bit 0 mirrors x, bit 1 mirrors y, bit 2
+ * exchanges them.
  */
 static walk walk_of(int64_t width, int64_t left, int64_t top, int64_t size, uint32_t turn)
 {

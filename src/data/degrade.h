@@ -79,7 +79,8 @@ const cod_degrade_options *cod_degrader_options(const cod_degrader *degrader);
 void cod_degradation_draw(const cod_degrade_options *options, const cod_sample_place *place, cod_degradation *out);
 
 /**
- * In words: "blur aniso 15x15 sigma 2.10 and 0.70 at 31 degrees, resize 0.53 area, gray Gaussian noise 2.50, JPEG 40; …".
+ * In words: "blur aniso 15x15 sigma 2.10 and 0.70 at 31 degrees, resize 0.53 area, gray Gaussian noise 2.50, JPEG 40;
+ * …".
  *
  * @param[out] text  of at least COD_DEGRADATION_TEXT_BYTES
  */

@@ -24,7 +24,9 @@ typedef struct cod_grown {
 COD_MUST_CHECK cod_status cod_grow(cod_grown *room, size_t bytes);
 void cod_grown_clear(cod_grown *room);
 
-/** A picture of floats, [height, width, 3], of values 0 … 255; COD_FLOATS_SLACK more may be read and written behind it. */
+/**
+ * A picture of floats, [height, width, 3], of values 0 … 255; COD_FLOATS_SLACK more may be read and written behind it.
+ */
 typedef struct cod_floats {
     int64_t width, height;
     float *pixels; /**< room's */
@@ -68,8 +70,8 @@ void cod_filter_separable_row(const float *line, int radius, const float *top, i
 typedef enum cod_interpolation { COD_AREA, COD_BILINEAR, COD_BICUBIC, COD_INTERPOLATIONS } cod_interpolation;
 
 /**
- * Resamples as PyTorch's interpolate() does, without antialiasing: pixels' centres are aligned, borders repeated; area is the mean
- * over the pixels that an output pixel touches, bicubic Keys' kernel with a = -0.75.
+ * Resamples as PyTorch's interpolate() does, without antialiasing: pixels' centres are aligned, borders repeated; area
+ * is the mean over the pixels that an output pixel touches, bicubic Keys' kernel with a = -0.75.
  */
 COD_MUST_CHECK cod_status cod_interpolate(const cod_floats *in, cod_interpolation mode, int64_t width, int64_t height,
                                           cod_grown *scratch, cod_floats *out);

@@ -22,7 +22,9 @@ static inline uint32_t to_bits(float value)
     return bits;
 }
 
-/** ln(x) of a positive number: x = m · 2^e with m about 1, and ln m = 2 atanh((m - 1) / (m + 1)) by its series, to 1e-7. */
+/**
+ * ln(x) of a positive number: x = m · 2^e with m about 1, and ln m = 2 atanh((m - 1) / (m + 1)) by its series, to 1e-7.
+ */
 static inline float natural_log(float x)
 {
     const uint32_t half_root = 0x3F3504F3; /* of sqrt(1/2) */
@@ -33,8 +35,8 @@ static inline float natural_log(float x)
 }
 
 /**
- * Makes standard normal numbers of as many random ones, in pairs (Box and Muller 1958). Two bits of a pair's second number choose the
- * quadrant, the others the angle in it, where sine and cosine are their Taylor series.
+ * Makes standard normal numbers of as many random ones, in pairs (Box and Muller 1958). Two bits of a pair's second
+ * number choose the quadrant, the others the angle in it, where sine and cosine are their Taylor series.
  */
 COD_WIDE static void make_normal(const uint32_t *restrict random, float *restrict normal)
 {
@@ -82,8 +84,9 @@ void cod_add_gaussian(cod_floats *picture, double sigma, bool gray, cod_rng *rng
 enum { LEVELS = 9, VALUES = 256, COLUMNS = 256 };
 
 /**
- * A distribution by Walker's alias method (1977): the top 8 bits of a random number choose a column, which is kept where the other 24 are
- * below the threshold in its upper bits, and else exchanged for the column in its lower 8. Column k stands for `first + k`.
+ * A distribution by Walker's alias method (1977): the top 8 bits of a random number choose a column, which is kept
+ * where the other 24 are below the threshold in its upper bits, and else exchanged for the column in its lower 8.
+ * Column k stands for `first + k`.
  */
 typedef struct distribution {
     int32_t first[VALUES];
@@ -94,7 +97,11 @@ struct cod_poisson {
     distribution levels[LEVELS];
 };
 
-/** The probabilities of COLUMNS numbers around the mean; beyond them lies less than one of 2^32. @return the first number */
+/**
+ * The probabilities of COLUMNS numbers around the mean; beyond them lies less than one of 2^32.
+ *
+ * @return the first number
+ */
 static int32_t poisson(double mean, double probabilities[COLUMNS])
 {
     const int32_t first = mean > COLUMNS / 2 ? (int32_t)mean - COLUMNS / 2 : 0;

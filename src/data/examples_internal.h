@@ -51,7 +51,10 @@ static inline size_t cod_example_values(const cod_examples *examples)
     return (size_t)(examples->height * examples->width * examples->channels);
 }
 
-/** Decodes a photograph of kind folder into [height, width, 3]: brought to the size on its shorter side, cut in the middle. */
+/**
+ * Decodes a photograph of kind folder into [height, width, 3]: brought to the size on its shorter side, cut in the
+ * middle.
+ */
 COD_MUST_CHECK cod_status cod_photograph_read(const cod_examples *examples, size_t index, uint8_t *out);
 
 #endif

@@ -1,6 +1,7 @@
 /**
  * @file
- * IDX files of unsigned bytes, as MNIST is shipped in (LeCun et al., yann.lecun.com/exdb/mnist), plain or compressed by gzip.
+ * IDX files of unsigned bytes, as MNIST is shipped in (LeCun et al., yann.lecun.com/exdb/mnist), plain or compressed by
+ * gzip.
  */
 #ifndef COD_DATA_IDX_INTERNAL_H
 #define COD_DATA_IDX_INTERNAL_H

@@ -1,6 +1,7 @@
 /**
  * @file
- * Image files: PNG, JPEG, WebP, TIFF and BMP, told apart by content, to and from plain pixels. The only reader and writer of pictures.
+ * Image files: PNG, JPEG, WebP, TIFF and BMP, told apart by content, to and from plain pixels. The only reader and
+ * writer of pictures.
  */
 #ifndef COD_DATA_IMAGE_H
 #define COD_DATA_IMAGE_H
@@ -34,16 +35,16 @@ static inline size_t cod_image_bytes(const cod_image *image)
 }
 
 /**
- * Reads a PNG (any bit depth, gray, palette, transparency, interlaced), a JPEG (baseline, progressive, gray, CMYK), a WebP (one picture),
- * a TIFF (its first picture; what libtiff knows, but floats) or a BMP (without compression).
+ * Reads a PNG (any bit depth, gray, palette, transparency, interlaced), a JPEG (baseline, progressive, gray, CMYK), a
+ * WebP (one picture), a TIFF (its first picture; what libtiff knows, but floats) or a BMP (without compression).
  *
  * Gray becomes RGB with equal channels, a palette its colours, tRNS an alpha channel; less than 8 bits widen to 8;
  * EXIF orientation is applied. Colour profiles and gamma are left alone: values are those of the file.
  *
  * @param[out] image  cleared by the caller; zeroed on failure
  * @return COD_ERR_IO when the file cannot be read, COD_ERR_FORMAT when it is damaged, truncated or no image,
- *         COD_ERR_UNSUPPORTED for a known format that is none of these, a JPEG with arithmetic coding, a WebP with moving pictures, or
- *         an image past the limits; the message names the file
+ *         COD_ERR_UNSUPPORTED for a known format that is none of these, a JPEG with arithmetic coding, a WebP with
+ *         moving pictures, or an image past the limits; the message names the file
  */
 COD_MUST_CHECK cod_status cod_image_read(const char *path, cod_image *image);
 
@@ -67,7 +68,8 @@ cod_image_format cod_image_format_of(const char *path);
  * Writes a picture completely or not at all: writes a temporary file beside `path`, flushes it (fsync) and renames it.
  * PNG keeps all of an 8- or 16-bit RGB or RGBA picture; WebP rounds 16 bits to 8; JPEG also drops alpha.
  *
- * @param quality  of JPEG, without subsampling of colours, and of WebP: 1 … COD_IMAGE_BEST_QUALITY, which for WebP is lossless
+ * @param quality  of JPEG, without subsampling of colours, and of WebP: 1 … COD_IMAGE_BEST_QUALITY, which for WebP is
+ *   lossless
  * @return COD_ERR_IO with the file and the reason; COD_ERR_UNSUPPORTED for a picture that is too large for WebP
  */
 COD_MUST_CHECK cod_status cod_image_write(const char *path, const cod_image *image, cod_image_format format,
@@ -78,7 +80,10 @@ COD_MUST_CHECK cod_status cod_image_encode(const cod_image *image, cod_image_for
 /** cod_image_write() as PNG. */
 COD_MUST_CHECK cod_status cod_image_write_png(const char *path, const cod_image *image);
 
-/** The libraries behind it and their versions, such as "libpng 1.6.39, libjpeg-turbo 2.1.5, libwebp 1.2.4, libtiff 4.5.0". */
+/**
+ * The libraries behind it and their versions, such as "libpng 1.6.39, libjpeg-turbo 2.1.5, libwebp 1.2.4, libtiff
+ * 4.5.0".
+ */
 void cod_image_libraries(char *text, size_t bytes);
 
 #endif

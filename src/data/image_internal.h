@@ -1,6 +1,7 @@
 /**
  * @file
- * The decoders behind image.h. Each decodes whole files in memory and reports problems by cod_fail() without the file's name.
+ * The decoders behind image.h. Each decodes whole files in memory and reports problems by cod_fail() without the file's
+ * name.
  */
 #ifndef COD_DATA_IMAGE_INTERNAL_H
 #define COD_DATA_IMAGE_INTERNAL_H
@@ -24,7 +25,10 @@ COD_MUST_CHECK cod_status cod_image_check_size(int64_t width, int64_t height);
 /** A copy of 8 bits with the first 3 or 4 of a picture's channels; 16 bits are rounded. */
 COD_MUST_CHECK cod_status cod_image_narrow(const cod_image *image, int channels, cod_image *copy);
 
-/** Decodes a whole file. `header_only` fills the size (orientation applied) and leaves pixels NULL; then `count` may be less. */
+/**
+ * Decodes a whole file. `header_only` fills the size (orientation applied) and leaves pixels NULL; then `count` may be
+ * less.
+ */
 typedef cod_status (*cod_image_decoder)(const uint8_t *bytes, size_t count, bool header_only, cod_image *image);
 COD_MUST_CHECK cod_status cod_png_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image);
 COD_MUST_CHECK cod_status cod_jpeg_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image);
@@ -32,7 +36,11 @@ COD_MUST_CHECK cod_status cod_webp_decode(const uint8_t *bytes, size_t count, bo
 COD_MUST_CHECK cod_status cod_tiff_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image);
 COD_MUST_CHECK cod_status cod_bmp_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image);
 
-/** Writes a whole picture to an open file; COD_ERR_IO with the system's or the library's reason. @param quality  1 … 100 */
+/**
+ * Writes a whole picture to an open file; COD_ERR_IO with the system's or the library's reason.
+ *
+ * @param quality  1 … 100
+ */
 typedef cod_status (*cod_image_encoder)(FILE *file, const cod_image *image, int quality);
 COD_MUST_CHECK cod_status cod_png_encode(FILE *file, const cod_image *image, int quality);
 /** Of an 8-bit RGB picture. */

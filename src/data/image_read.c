@@ -122,7 +122,10 @@ cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height)
 {
     cod_image image = {0};
     cod_status status = COD_OK;
-    /* Long comments, profiles and previews may push a header far back, and a TIFF may have its own at the end: then all is read. */
+    /*
+     * Long comments, profiles and previews may push a header far back, and a TIFF may have its own at the end: then all
+     * is read.
+     */
     static const size_t limits[] = {PROBE_BYTES, FILE_LIMIT};
     for (size_t i = 0; i < 2; i++) {
         uint8_t *bytes;

@@ -1,4 +1,7 @@
-/* A table of measurements as CSV, such as iris (Fisher 1936): a header, numbers, and the class's name in the last column. */
+/*
+ * A table of measurements as CSV, such as iris (Fisher 1936): a header, numbers, and the class's name in the last
+ * column.
+ */
 #include "data/examples_internal.h"
 
 #include <errno.h>

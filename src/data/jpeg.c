@@ -7,7 +7,10 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-/** Huffman's codes spend a bit at least on a block of 64 samples, each of which is a pixel, or 16 where samples are fewest. */
+/**
+ * Huffman's codes spend a bit at least on a block of 64 samples, each of which is a pixel, or 16 where samples are
+ * fewest.
+ */
 enum { MOST_PIXELS_A_BYTE = 8 * 64 * 16 };
 
 typedef struct jpeg_context {
@@ -24,8 +27,8 @@ _Noreturn static void on_error(j_common_ptr jpeg)
 }
 
 /**
- * libjpeg only warns of pixels that it cannot decode and of a missing end, and fills in gray; training on that is worse than
- * leaving the picture out. Bytes between markers and odd application headers do no harm.
+ * libjpeg only warns of pixels that it cannot decode and of a missing end, and fills in gray; training on that is worse
+ * than leaving the picture out. Bytes between markers and odd application headers do no harm.
  */
 static void on_message(j_common_ptr jpeg, int level)
 {
@@ -122,7 +125,9 @@ cod_status cod_jpeg_decode(const uint8_t *bytes, size_t count, bool header_only,
     return status;
 }
 
-/** The part that libjpeg may leave by longjmp. Colours are not subsampled: what a network made of them would be lost. */
+/**
+ * The part that libjpeg may leave by longjmp. Colours are not subsampled: what a network made of them would be lost.
+ */
 static cod_status encode(struct jpeg_compress_struct *jpeg, jpeg_context *context, FILE *file, const cod_image *image,
                          int quality)
 {

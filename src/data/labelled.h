@@ -31,8 +31,8 @@ typedef struct cod_normalisation {
 } cod_normalisation;
 
 /**
- * Opens the data set of one group. Placement, held-out examples and folds are those of the options; the test split is MNIST's
- * own or test_path's, else empty.
+ * Opens the data set of one group. Placement, held-out examples and folds are those of the options; the test split is
+ * MNIST's own or test_path's, else empty.
  *
  * @param options  borrowed during the call
  * @param[out] out  new; cod_labelled_close() ends it

@@ -3,17 +3,17 @@
  * Ma's score: how good an upscaled picture looks, without a reference picture. Higher is better; it was trained on
  * viewers' scores from 0 to 10.
  *
- * Ma, Yang, Yang & Yang 2017, "Learning a no-reference quality metric for single-image super-resolution", by the steps of
- * the authors' MATLAB release (github.com/chaoma99/sr-metric): three groups of features, a random forest for each, and a
- * linear combination of the three predictions.
+ * Ma, Yang, Yang & Yang 2017, "Learning a no-reference quality metric for single-image super-resolution", by the steps
+ * of the authors' MATLAB release (github.com/chaoma99/sr-metric): three groups of features, a random forest for each,
+ * and a linear combination of the three predictions.
  *
  * Sources: every step and constant is in public copies of the release and of the code that it calls. These are
  * feature_all.m, block_dct.m, gama_gen_gauss.m, global_gsm.m and quality_predict.m, norm_sender_normalized.m and
  * ssim_index_new.m (from DIIVINE), buildSFpyr.m (matlabPyrTools) and regRF_predict.m (randomforest-matlab).
  *
  * Where copies or ports differ:
- * - The shape parameter: some copies of gama_gen_gauss.m search an interval, as BLIINDS-II does; others take the nearest
- *   entry of the table. Three ports of the release take the nearest one, and so do we.
+ * - The shape parameter: some copies of gama_gen_gauss.m search an interval, as BLIINDS-II does; others take the
+ *   nearest entry of the table. Three ports of the release take the nearest one, and so do we.
  * - The parents in the divisive normalisation: the condition `nband < Nband - Nor` gives a parent to five of the first
  *   level's six bands. We follow it; pyiqa (nrqm_arch.py) gives one to all six.
  *
@@ -49,15 +49,15 @@ typedef struct cod_ma_features {
      *
      * Three figures of the DCT of each 7x7 window, every 3 pixels, without its first coefficient: the shape of a
      * generalised Gaussian; the coefficient of variation of absolute values; the variance of that coefficient over
-     * three orientations. Features are the mean over the tenth of windows with the least shape and over all windows, then
-     * of both other figures the mean over the tenth with the greatest and over all.
+     * three orientations. Features are the mean over the tenth of windows with the least shape and over all windows,
+     * then of both other figures the mean over the tenth with the greatest and over all.
      */
     double blocks[COD_MA_BLOCK_FEATURES];
     /**
-     * Of a steerable pyramid of the gray picture in 0 … 255, with two levels of six orientations: the shape of the values
-     * of each divisively normalised band (12); the shape of both levels' values of each orientation (6); the contrast and
-     * structure of SSIM between the band of high frequencies and each band before it is normalised (12); the same
-     * between each two normalised bands of the first level (15).
+     * Of a steerable pyramid of the gray picture in 0 … 255, with two levels of six orientations: the shape of the
+     * values of each divisively normalised band (12); the shape of both levels' values of each orientation (6); the
+     * contrast and structure of SSIM between the band of high frequencies and each band before it is normalised (12);
+     * the same between each two normalised bands of the first level (15).
      */
     double bands[COD_MA_BAND_FEATURES];
     /** Of the same three pictures as `blocks`: the 25 singular values, falling, of the matrix of their 5x5 patches. */

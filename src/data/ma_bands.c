@@ -38,8 +38,8 @@ static void row_of(const neighbourhood *n, int64_t y, const double *row[NEIGHBOU
 }
 
 /**
- * The pseudo-inverse of the neighbours' second moments. Negative eigenvalues, which only rounding makes, count as 0; the
- * others are scaled so that the sum of all remains.
+ * The pseudo-inverse of the neighbours' second moments. Negative eigenvalues, which only rounding makes, count as 0;
+ * the others are scaled so that the sum of all remains.
  */
 static void invert_covariance(neighbourhood *n)
 {

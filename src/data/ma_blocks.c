@@ -107,7 +107,9 @@ static double mean_between(const double *values, size_t from, size_t end)
     return sum / (double)(end - from);
 }
 
-/** Means of the least or greatest tenth, and of all. The greatest begins at MATLAB's element fix(0.9 count), from 1 on. */
+/**
+ * Means of the least or greatest tenth, and of all. The greatest begins at MATLAB's element fix(0.9 count), from 1 on.
+ */
 static void pool(double *values, size_t count, bool least, double out[2])
 {
     qsort(values, count, sizeof *values, compare);

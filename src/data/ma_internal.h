@@ -8,8 +8,8 @@
 enum { COD_MA_SCALES = 3 };
 
 /**
- * The shape of a generalised Gaussian, among 0.03, 0.031, … 10: the one whose ratio of variance and squared mean absolute
- * deviation is nearest to that of the values (Sharifi & Leon-Garcia 1995).
+ * The shape of a generalised Gaussian, among 0.03, 0.031, … 10: the one whose ratio of variance and squared mean
+ * absolute deviation is nearest to that of the values (Sharifi & Leon-Garcia 1995).
  */
 double cod_ma_shape(const double *values, size_t count);
 

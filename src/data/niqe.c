@@ -12,7 +12,10 @@
 
 enum { WINDOW = 7, SCALES = 2, OF_SCALE = COD_NIQE_FEATURES / SCALES };
 
-/** The shapes among which one is chosen: 0.2, 0.201, … 10, each with the ratio of moments that a generalised Gaussian of it has. */
+/**
+ * The shapes among which one is chosen: 0.2, 0.201, … 10, each with the ratio of moments that a generalised Gaussian of
+ * it has.
+ */
 enum { SHAPES = 9801 };
 typedef struct shape_table {
     double ratio[SHAPES]; /**< Γ(2/s)² / (Γ(1/s) Γ(3/s)), which grows with s */
@@ -131,7 +134,10 @@ static int64_t inside(int64_t at, int64_t size)
 
 enum { EDGE = WINDOW / 2 };
 
-/** Row y's windows, filtered down the columns: of values and of their squares, [EDGE + width + EDGE]. Borders are repeated. */
+/**
+ * Row y's windows, filtered down the columns: of values and of their squares, [EDGE + width + EDGE]. Borders are
+ * repeated.
+ */
 static void filter_columns(const cod_plane *p, int64_t y, const double weights[WINDOW], double *values, double *squares)
 {
     const int64_t width = p->width;
@@ -161,8 +167,8 @@ static double filter_row(const double *from, const double weights[WINDOW])
 }
 
 /**
- * (v - mean) / (deviation + 1) of each pixel, by its window (equation 1). Where a window is flat only rounding is left of the
- * difference: such values count as 0, because their signs would be counted otherwise.
+ * (v - mean) / (deviation + 1) of each pixel, by its window (equation 1). Where a window is flat only rounding is left
+ * of the difference: such values count as 0, because their signs would be counted otherwise.
  */
 static cod_status normalise(const cod_plane *p, double *out)
 {
@@ -299,7 +305,9 @@ cod_status cod_niqe(const cod_image *image, int64_t crop, const cod_niqe_model *
     cod_diagonalise(F, sum, vectors);
     for (int i = 0; i < F; i++)
         largest = fmax(largest, fabs(sum[i * F + i]));
-    /* The pseudo-inverse: eigenvalues below MATLAB's tolerance of pinv() count as 0, and their directions are left out. */
+    /*
+     * The pseudo-inverse: eigenvalues below MATLAB's tolerance of pinv() count as 0, and their directions are left out.
+     */
     const double least = cod_pinv_tolerance(F, largest);
     for (int k = 0; k < F; k++) {
         double along = 0;

@@ -23,7 +23,10 @@ enum {
     COD_NIQE_BLOCK = 96     /**< pixels to a side */
 };
 
-/** A multivariate Gaussian fitted to the features of natural pictures: `mu_prisparam` and `cov_prisparam` of the release. */
+/**
+ * A multivariate Gaussian fitted to the features of natural pictures: `mu_prisparam` and `cov_prisparam` of the
+ * release.
+ */
 typedef struct cod_niqe_model {
     double mean[COD_NIQE_FEATURES];
     double covariance[COD_NIQE_FEATURES * COD_NIQE_FEATURES]; /**< symmetric */

@@ -7,7 +7,9 @@
 
 #include "core/option.h"
 
-/** Pictures are for super-resolution, MNIST, iris and folders of classes for classification; synthetic data serve both. */
+/**
+ * Pictures are for super-resolution, MNIST, iris and folders of classes for classification; synthetic data serve both.
+ */
 typedef enum cod_data_kind {
     COD_DATA_PICTURES,
     COD_DATA_MNIST,

@@ -25,7 +25,8 @@ COD_MUST_CHECK cod_status cod_resize_f64_to(const double *in, int64_t height, in
                                             int64_t out_height, int64_t out_width, double *out);
 
 /**
- * Resamples an 8- or 16-bit image; like MATLAB for integer classes it rounds and saturates after each of the two passes.
+ * Resamples an 8- or 16-bit image; like MATLAB for integer classes it rounds and saturates after each of the two
+ * passes.
  *
  * @param[out] out  new, of the same channels and bits; the caller clears it
  */

@@ -26,7 +26,8 @@ typedef struct cod_shared_file {
 /**
  * Finds the file of a key, waiting while another process fills it.
  *
- * @param[out] shared  `base` set: complete, mapped for reading. Only `file` set: this process holds it alone and is to fill it.
+ * @param[out] shared  `base` set: complete, mapped for reading. Only `file` set: this process holds it alone and is to
+ *   fill it.
  * @return COD_ERR_IO if there can be no such file; the caller then uses private memory
  */
 COD_MUST_CHECK cod_status cod_shared_file_open(cod_shared_file *shared, uint64_t key);

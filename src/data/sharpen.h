@@ -1,6 +1,7 @@
 /**
  * @file
- * Truth as Real-ESRGAN trains on it: sharpened by unsharp masking (Wang et al. 2021, section 3.5), by the formula of BasicSR's USMSharp.
+ * Truth as Real-ESRGAN trains on it: sharpened by unsharp masking (Wang et al. 2021, section 3.5), by the formula of
+ * BasicSR's USMSharp.
  *
  * With I the picture and B a Gaussian blur, each in 0 … 255, channel by channel, borders reflected:
  *

@@ -60,7 +60,10 @@ static inline size_t cod_pair_bytes(int64_t low_width, int64_t low_height, int s
     return (size_t)(low_width * low_height * 3 * (1 + (int64_t)scale * scale));
 }
 
-/** Draws picture `index` of the generated ones, [side, side, 3]: shapes with sharp edges and fine stripes over a gradient. */
+/**
+ * Draws picture `index` of the generated ones, [side, side, 3]: shapes with sharp edges and fine stripes over a
+ * gradient.
+ */
 void cod_synthetic_draw(size_t index, int64_t side, uint8_t *pixels);
 
 #endif

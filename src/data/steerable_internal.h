@@ -1,10 +1,10 @@
 /**
  * @file
- * The steerable pyramid of a plane, in the frequency domain: one band of high frequencies, and at each of two levels six
- * bands of orientations (Simoncelli & Freeman 1995; Portilla & Simoncelli 2000, section 2).
+ * The steerable pyramid of a plane, in the frequency domain: one band of high frequencies, and at each of two levels
+ * six bands of orientations (Simoncelli & Freeman 1995; Portilla & Simoncelli 2000, section 2).
  *
- * The bands are those of `buildSFpyr(plane, 2, 5)` of matlabPyrTools. As there (`rcosFn`, `pointOp`), filters are read from
- * tables by linear interpolation.
+ * The bands are those of `buildSFpyr(plane, 2, 5)` of matlabPyrTools. As there (`rcosFn`, `pointOp`), filters are read
+ * from tables by linear interpolation.
  */
 #ifndef COD_DATA_STEERABLE_INTERNAL_H
 #define COD_DATA_STEERABLE_INTERNAL_H

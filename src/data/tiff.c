@@ -102,7 +102,9 @@ static tags read_tags(TIFF *tiff)
     return t;
 }
 
-/** Whether rows can be taken as they are: gray or RGB of 8 or 16 bits, with alpha or without, pixel by pixel in strips. */
+/**
+ * Whether rows can be taken as they are: gray or RGB of 8 or 16 bits, with alpha or without, pixel by pixel in strips.
+ */
 static bool is_plain(TIFF *tiff, const tags *t)
 {
     const uint16_t colours = t->colours == PHOTOMETRIC_RGB ? 3 : t->colours == PHOTOMETRIC_MINISBLACK ? 1 : 0;
@@ -161,7 +163,9 @@ static cod_status decode_plain(TIFF *tiff, const tiff_context *context, const ta
     return status;
 }
 
-/** Palettes, tiles, planes, JPEG within, CMYK and few bits, by libtiff's own conversion to RGBA, whose alpha is dropped. */
+/**
+ * Palettes, tiles, planes, JPEG within, CMYK and few bits, by libtiff's own conversion to RGBA, whose alpha is dropped.
+ */
 static cod_status decode_any(TIFF *tiff, const tiff_context *context, const tags *t, cod_image *image)
 {
     char reason[1024] = "";

@@ -9,8 +9,8 @@
 #include <webp/encode.h>
 
 /**
- * A lossless picture of one colour takes some 30 bytes whatever its size, so that no bound is exact; this one keeps a header of a few
- * bytes from taking a gigabyte.
+ * A lossless picture of one colour takes some 30 bytes whatever its size, so that no bound is exact; this one keeps a
+ * header of a few bytes from taking a gigabyte.
  */
 enum { MOST_PIXELS_A_BYTE = 1 << 20 };
 

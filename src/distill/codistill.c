@@ -330,8 +330,8 @@ static cod_status note_losses(codistill *c, const cod_train_context *context)
 }
 
 /**
- * Averages the normalisation statistics over the group: each rank saw other pictures. Waits for the device, as the bytes go through
- * MPI.
+ * Averages the normalisation statistics over the group: each rank saw other pictures. Waits for the device, as the
+ * bytes go through MPI.
  */
 static cod_status average_statistics(const codistill *c, cod_train_context *context)
 {
@@ -356,8 +356,9 @@ static cod_status average_statistics(const codistill *c, cod_train_context *cont
 }
 
 /**
- * Copies what is published: weights, or their moving averages where sets have one, and the statistics. On a device the copies are
- * queued behind the step's update: it computes nothing meanwhile, once a period, but needs no room for a second copy of the weights.
+ * Copies what is published: weights, or their moving averages where sets have one, and the statistics. On a device the
+ * copies are queued behind the step's update: it computes nothing meanwhile, once a period, but needs no room for a
+ * second copy of the weights.
  */
 static cod_status fill_snapshot(const codistill *c, const cod_train_session *session, const cod_exchange_part *part,
                                 uint64_t *fingerprint)

@@ -1,12 +1,12 @@
 /**
  * @file
- * The `codistill` strategy: data-parallel groups that publish checkpoints, pull their peers', and use each pull twice: to merge
- * weights (delay-corrected) and to distil toward the peer's predictions.
+ * The `codistill` strategy: data-parallel groups that publish checkpoints, pull their peers', and use each pull twice:
+ * to merge weights (delay-corrected) and to distil toward the peer's predictions.
  *
- * Distillation: loss = task + w(step)·D(teacher, student) (Anil et al. 2018, "Large scale distributed neural network training
- * through online distillation"), w zero for `burn_in` steps, then a ramp, fading with the learning rate.
- * Merge: θ += α·a·(θ̂_peer - θ̂_own), both decoded publications of the same version, so that neither delay nor coding drags
- * training back; a = 1/groups, α = sin(π/(4d+2)) for a delay of d publications, half the bound of stability.
+ * Distillation: loss = task + w(step)·D(teacher, student) (Anil et al. 2018, "Large scale distributed neural network
+ * training through online distillation"), w zero for `burn_in` steps, then a ramp, fading with the learning rate.
+ * Merge: θ += α·a·(θ̂_peer - θ̂_own), both decoded publications of the same version, so that neither delay nor coding
+ * drags training back; a = 1/groups, α = sin(π/(4d+2)) for a delay of d publications, half the bound of stability.
  */
 #ifndef COD_DISTILL_CODISTILL_H
 #define COD_DISTILL_CODISTILL_H

@@ -38,7 +38,10 @@ static cod_status read_lines(const char *text, const char *key, cod_control *con
     return COD_OK;
 }
 
-/** From how far each lies from its neighbours' mean, whose variance is 1.5 times a point's; the median, so that a curve's bends count little. */
+/**
+ * From how far each lies from its neighbours' mean, whose variance is 1.5 times a point's; the median, so that a
+ * curve's bends count little.
+ */
 static double noise_of(const cod_control *control)
 {
     const double normal_median = 0.6745; /* of the absolute value of a standard normal number */

@@ -212,8 +212,8 @@ typedef struct cod_exchange_sizes {
     uint64_t slot_bytes;   /**< of a rank: encoded versions, its own and those being pulled, at most */
     uint64_t memory_bytes; /**< of a rank: all three */
     uint64_t device_bytes; /**< of a rank, in the memory of a device that codes: the first two, and chunks both ways */
-    uint64_t
-        checkpoint_bytes; /**< of all its ranks: what cod_exchange_state() saves, at most; less with an entropy coder */
+    /** of all its ranks: what cod_exchange_state() saves, at most; less with an entropy coder */
+    uint64_t checkpoint_bytes;
     int64_t encoding_steps; /**< that a publication's encoding is spread over */
     int64_t decoding_steps; /**< that the decoding of a peer's version is spread over */
 } cod_exchange_sizes;

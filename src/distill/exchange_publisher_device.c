@@ -12,7 +12,9 @@
 /** What publications of one fragment need. */
 typedef struct own_coding {
     chunk_table chunks; /**< prints: of `decoded` */
-    /** [range.count] f32: what readers hold of it by now; its next delta's reference. The chain's, where that has one. */
+    /**
+     * [range.count] f32: what readers hold of it by now; its next delta's reference. The chain's, where that has one.
+     */
     cod_buffer *decoded;
     cod_buffer *plan; /**< headers */
     cod_plan *key, *delta;

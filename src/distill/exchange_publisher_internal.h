@@ -30,8 +30,8 @@ typedef struct own_version {
 typedef struct exchange_chain {
     uint64_t reference; /**< the last complete version, in own[]; 0 = none to which a delta may refer */
     uint64_t since_key; /**< complete publications after the last key */
-    cod_buffer
-        *decoded; /**< [of the fragment] f32 values that readers hold, updated in place; NULL = own[] holds them */
+    /** [of the fragment] f32 values that readers hold, updated in place; NULL = own[] holds them */
+    cod_buffer *decoded;
 } exchange_chain;
 
 /** State of coding on a device: exchange_publisher_device.c. */

@@ -28,10 +28,10 @@ typedef struct exchange_setup {
     int fragments;
     bool publishes; /**< whether groups publish, which needs several groups and a codec; otherwise nothing is held */
     bool waits;     /**< whether groups wait for each other: in a deterministic run or a replay */
-    cod_group_memory
-        *shared; /**< memory of the weights that the group's ranks of a node share; NULL = each rank has its own */
-    cod_group_holders
-        holders; /**< the ranks that share it, and this rank's place among them; only this rank if nothing is shared */
+    /** memory of the weights that the group's ranks of a node share; NULL = each rank has its own */
+    cod_group_memory *shared;
+    /** the ranks that share it, and this rank's place among them; only this rank if nothing is shared */
+    cod_group_holders holders;
     const cod_backend *backend; /**< backend of cod_exchange_use_device() if it has queues; else NULL, like device */
     cod_device *device;
     bool codes_on_device; /**< whether weights are held and coded on the device */

@@ -42,8 +42,8 @@ static struct timespec patience_ends(const file *t)
 }
 
 /**
- * Waits until what was published is written; not for ever. Storage that did not answer in time is waited for again only after it has
- * answered, so that one that hangs costs a run its patience once.
+ * Waits until what was published is written; not for ever. Storage that did not answer in time is waited for again only
+ * after it has answered, so that one that hangs costs a run its patience once.
  */
 static void await_stored(file *t)
 {
@@ -204,7 +204,9 @@ static uint64_t failures(cod_transport *transport)
     return count;
 }
 
-/* Saved: the header's struct, the window without slots, the newest version (older ones are only files) and what it is. */
+/*
+ * Saved: the header's struct, the window without slots, the newest version (older ones are only files) and what it is.
+ */
 
 /** All but the version. */
 static size_t saved_bytes(const file *t)
@@ -241,8 +243,8 @@ static cod_status state(cod_transport *transport, void **data, size_t *bytes)
 }
 
 /**
- * Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of them. An
- * errand.
+ * Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of
+ * them. An errand.
  */
 static cod_status keep_what_is_there(file *t)
 {
@@ -261,7 +263,11 @@ static cod_status keep_what_is_there(file *t)
     return COD_OK;
 }
 
-/** Has an errand run; with the mutex held. @return COD_ERR_IO when storage does not answer; the errand may still be under way then */
+/**
+ * Has an errand run; with the mutex held.
+ *
+ * @return COD_ERR_IO when storage does not answer; the errand may still be under way then
+ */
 static cod_status run_on_thread(file *t, file_errand *errand)
 {
     const struct timespec until = patience_ends(t);
@@ -334,8 +340,8 @@ static void release(file *t)
 }
 
 /**
- * Ends the thread and frees, where storage answers in time; else the thread and what it uses are left to the process's end. An errand
- * under way was waited for before. @return whether storage answered
+ * Ends the thread and frees, where storage answers in time; else the thread and what it uses are left to the process's
+ * end. An errand under way was waited for before. @return whether storage answered
  */
 static bool end(file *t)
 {
@@ -414,8 +420,8 @@ static cod_status start(file *t)
 }
 
 /**
- * Removes all versions. The number of the newest stays, in a header without any: a process that is killed before it has published
- * leaves to the next one what readers may hold.
+ * Removes all versions. The number of the newest stays, in a header without any: a process that is killed before it has
+ * published leaves to the next one what readers may hold.
  */
 static cod_status empty(file *t, const cod_untrusted_folder *folder)
 {

@@ -26,8 +26,8 @@
 
 typedef struct cod_file_options {
     const char *folder;
-    const char *
-        key_file; /**< key of all files' seals (io/seal.h); files without its seal are refused. NULL or "" = no seals */
+    /** key of all files' seals (io/seal.h); files without its seal are refused. NULL or "" = no seals */
+    const char *key_file;
     double patience_s; /**< longest that a call waits for storage */
     bool anew;         /**< removes what an earlier run left of this shard */
     cod_rooms *rooms;  /**< rooms for pulls; borrowed, may be shared with other transports */

@@ -1,4 +1,7 @@
-/* The file transport's thread. Its functions have the mutex when they come and when they go, where they change anything. */
+/*
+ * The file transport's thread. Its functions have the mutex when they come and when they go, where they change
+ * anything.
+ */
 #include "distill/file_internal.h"
 
 #include "core/chunk_format.h"

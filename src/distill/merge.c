@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Values of one set, all its trainable ones or its states, that a range has: where they lie in it, and where they belong. */
+/**
+ * Values of one set, all its trainable ones or its states, that a range has: where they lie in it, and where they
+ * belong.
+ */
 typedef struct part {
     size_t first, count;
     cod_buffer *target;
@@ -63,7 +66,8 @@ static cod_view floats_of(cod_buffer *buffer, size_t offset, size_t count)
 }
 
 /**
- * A fragment's part of `count` values of the layout, from *at on, which moves on; they lie in `target` from byte `offset` on.
+ * A fragment's part of `count` values of the layout, from *at on, which moves on; they lie in `target` from byte
+ * `offset` on.
  */
 static cod_status make_part(const cod_merger *merger, fragment *f, size_t *at, size_t count, cod_buffer *target,
                             size_t offset)
@@ -236,7 +240,10 @@ static cod_status compare(const cod_merger *merger, fragment *f, bool states, fl
     return end > first ? scale(merger, f, states, factor) : COD_OK;
 }
 
-/** Queues the copy of values of the host to the change; in place of trainable ones factor·(peer - own), where `own` is given. */
+/**
+ * Queues the copy of values of the host to the change; in place of trainable ones factor·(peer - own), where `own` is
+ * given.
+ */
 static cod_status send(const cod_merger *merger, const fragment *f, const float *peer, const float *own, float factor)
 {
     const cod_weights *weights = merger->weights;
@@ -295,8 +302,9 @@ static void approach(float *restrict values, const float *restrict peer, float f
 }
 
 /**
- * Adds all merges of a range to values in the host's memory: to a block of them one after another, while caches hold the block
- * and what peers are measured from. The arithmetic of each value, and its order, are those of the queued plans.
+ * Adds all merges of a range to values in the host's memory: to a block of them one after another, while caches hold
+ * the block and what peers are measured from. The arithmetic of each value, and its order, are those of the queued
+ * plans.
  */
 static void add_at_once(const part *p, bool states, size_t range, const cod_merge *merges, size_t count)
 {

@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Weights can be merged where architectures are equal and the start was common; all ranks see equally many samples a step. */
+/**
+ * Weights can be merged where architectures are equal and the start was common; all ranks see equally many samples a
+ * step.
+ */
 static cod_status make_merger(cod_peers *peers, cod_train_context *context, const cod_exchange_model *models)
 {
     const int mine = cod_group_index(context->group), own = cod_group_size(context->group);
@@ -102,8 +105,8 @@ static void find_ends(const cod_peers *peers, const cod_peer *p, uint64_t *oldes
 }
 
 /**
- * Whether fragments that have come are a teacher: mixed, as soon as there is one of each; whole, when each is newer than all that teach,
- * and no other of the same is between them, so that they are of one round.
+ * Whether fragments that have come are a teacher: mixed, as soon as there is one of each; whole, when each is newer
+ * than all that teach, and no other of the same is between them, so that they are of one round.
  */
 static bool is_teacher(const cod_peers *peers, const cod_peer *p)
 {
@@ -146,8 +149,8 @@ static cod_status add_merge(cod_peers *peers, cod_peer *p, int fragment, const c
 }
 
 /**
- * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not count more
- * for being many. Plain averaging takes each as it comes, however stale.
+ * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not
+ * count more for being many. Plain averaging takes each as it comes, however stale.
  */
 static cod_status merge(cod_peers *peers, cod_peer *p, int number, const cod_exchange_checkpoint *checkpoint,
                         const cod_train_context *context)

@@ -181,7 +181,10 @@ static cod_status pull_poll(cod_transport *transport, int place, cod_pull_state 
     pull *p = &t->pulls[place];
     pull_phase before;
     *state = COD_PULL_BUSY;
-    /* As far as it goes at once: in shared memory gets end as they start, and each step more is one in which to lose the slot. */
+    /*
+     * As far as it goes at once: in shared memory gets end as they start, and each step more is one in which to lose
+     * the slot.
+     */
     do {
         before = p->phase;
         COD_TRY(poll_phase(t, p, state));

@@ -145,8 +145,8 @@ typedef struct cod_slot_wanted {
 /** What the reader takes next. */
 typedef struct cod_slot_offered {
     uint64_t version, life; /**< 0 = nothing */
-    uint32_t
-        following; /**< number of deltas of that life that follow it, each against the one before, `spacing` apart */
+    /** number of deltas of that life that follow it, each against the one before, `spacing` apart */
+    uint32_t following;
 } cod_slot_offered;
 
 /**

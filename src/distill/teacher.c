@@ -106,7 +106,9 @@ static cod_status observing_init(cod_teacher *teacher)
     return teacher->backend->host_buffer_create(teacher->device, cod_view_span_bytes(&ranges), &teacher->observing);
 }
 
-/** Sums of outputs with weights of the moment are what an exponential average does to a buffer, by the others' share. */
+/**
+ * Sums of outputs with weights of the moment are what an exponential average does to a buffer, by the others' share.
+ */
 static cod_status mix_init(cod_teacher *teacher, float temperature)
 {
     const size_t bytes = (size_t)cod_shape_count(teacher->target.shape) * sizeof(float);
@@ -263,8 +265,9 @@ cod_status cod_teacher_set_ranges(cod_teacher *teacher, const float *ranges)
 }
 
 /**
- * Takes over what a part of a checkpoint, from value `first` on, has of `count` values that begin at value `at` of the checkpoint and at `to`
- * of the weights: through pinned memory, where there is some, so that nobody waits for the device.
+ * Takes over what a part of a checkpoint, from value `first` on, has of `count` values that begin at value `at` of the
+ * checkpoint and at `to` of the weights: through pinned memory, where there is some, so that nobody waits for the
+ * device.
  */
 static cod_status take(cod_teacher *teacher, cod_buffer *values, size_t first, size_t at, size_t count, size_t to)
 {

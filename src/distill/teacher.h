@@ -1,7 +1,7 @@
 /**
  * @file
- * A teacher: a peer's decoded checkpoint, run forward on the group's own mini-batch. Its normalisation is folded and nothing
- * is kept for backward, so it costs one inference.
+ * A teacher: a peer's decoded checkpoint, run forward on the group's own mini-batch. Its normalisation is folded and
+ * nothing is kept for backward, so it costs one inference.
  *
  * A teacher on 8-bit integers runs a checkpoint in floats first. The inputs of its convolutions in that run give the
  * ranges (infer/int8.h) for all later runs; the device chooses them. The ranges are thus a function of the weights and
@@ -26,8 +26,8 @@ typedef struct cod_teacher_spec {
     cod_queue *queue;
     bool mixes;        /**< its predictions may be mixed with those of other teachers */
     float temperature; /**< they are mixed as class probabilities of logits at this temperature; 0 = unchanged */
-    size_t
-        trainable; /**< values of its checkpoints before the states; the model's are the first of both. 0 = only the model's */
+    /** values of its checkpoints before the states; the model's are the first of both. 0 = only the model's */
+    size_t trainable;
 } cod_teacher_spec;
 
 /**

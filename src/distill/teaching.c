@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
-/** Steps between two looks at a teacher that does not teach: a forward in so many steps is a cost that nobody notices. */
+/**
+ * Steps between two looks at a teacher that does not teach: a forward in so many steps is a cost that nobody notices.
+ */
 enum { MEASURE_EVERY = 50 };
 
 cod_status cod_teaching_init(cod_teaching *teaching, const cod_distill_options *options, cod_peers *peers,
@@ -61,7 +63,10 @@ static double weight_now(const cod_teaching *teaching, const cod_peer *p, const 
            cod_teacher_weight(teaching->options, teaching->peers->options, &p->age, context->step, rate);
 }
 
-/** The next in turn that has a version but is not run on the mini-batch: before burn-in, too old, or teaching on other inputs. */
+/**
+ * The next in turn that has a version but is not run on the mini-batch: before burn-in, too old, or teaching on other
+ * inputs.
+ */
 static cod_peer *to_measure(const cod_teaching *teaching, const cod_train_context *context)
 {
     const cod_peers *peers = teaching->peers;

@@ -45,8 +45,8 @@ static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t ste
 }
 
 /**
- * Chooses the teachers of a step with a lesson, and their weights; none = teaching->count 0. The same on every rank of the
- * group. Turns and `every` count lessons.
+ * Chooses the teachers of a step with a lesson, and their weights; none = teaching->count 0. The same on every rank of
+ * the group. Turns and `every` count lessons.
  */
 void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 

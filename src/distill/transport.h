@@ -1,6 +1,7 @@
 /**
  * @file
- * The transport contract: how an encoded shard gets from its publisher to a reader. No call here ever waits for another rank.
+ * The transport contract: how an encoded shard gets from its publisher to a reader. No call here ever waits for another
+ * rank.
  */
 #ifndef COD_DISTILL_TRANSPORT_H
 #define COD_DISTILL_TRANSPORT_H
@@ -27,8 +28,8 @@ typedef struct cod_pulled {
     const unsigned char *data; /**< NULL while the pull is in progress */
     uint64_t bytes; /**< while the pull is in progress, bytes received so far, which show whether it makes progress */
     uint64_t life, published_ms; /**< as in its slot */
-    double
-        seconds; /**< seconds that its bytes took, as far as the reader, which looks from time to time, can measure */
+    /** seconds that its bytes took, as far as the reader, which looks from time to time, can measure */
+    double seconds;
     bool queued; /**< no byte was requested yet, because the transport works on something else that makes progress */
 } cod_pulled;
 

@@ -266,7 +266,10 @@ static void add_step(cod_recipe *recipe, const cod_sub_step *step)
 static void add_steps(gan_builder *b)
 {
     const gan_options *o = b->settings.options;
-    /* The generator leaves its pictures, and what it kept, to the discriminator where it runs in each step, on one mini-batch. */
+    /*
+     * The generator leaves its pictures, and what it kept, to the discriminator where it runs in each step, on one
+     * mini-batch.
+     */
     const bool leaves = b->setting->config->train.accumulate == 1 && o->every == 1;
     cod_sub_step forward = {.program = {.name = "forward", .batch_statistics = COD_ALL_SETS, .outputs = {b->made}},
                             .end = leaves ? o->warm_up : 0};

@@ -53,15 +53,16 @@ void gan_add_figure(gan_builder *b, const char *name, cod_value value);
 void gan_add_means(gan_builder *b, cod_value mean_real, cod_value mean_fake);
 
 /**
- * Adds the losses of Goodfellow et al. 2014 with the generator's non-saturating one, each a binary cross entropy of logits: `d_real`,
- * `d_fake` and `adversarial`, and the figures.
+ * Adds the losses of Goodfellow et al. 2014 with the generator's non-saturating one, each a binary cross entropy of
+ * logits: `d_real`, `d_fake` and `adversarial`, and the figures.
  */
 void gan_add_plain_losses(gan_builder *b, cod_value real, cod_value fake);
 
 /**
- * Adds the R1 penalty (Mescheder, Geiger & Nowozin, "Which Training Methods for GANs do actually Converge?", ICML 2018, equation 9) of
- * the truth as loss `r1`: gan.r1 / 2 times the mean over pictures of |g|², g being the gradient of a picture's summed logits `real` by
- * its elements. The loss is reported as the mean of g² over elements. After gan_add_plain_losses().
+ * Adds the R1 penalty (Mescheder, Geiger & Nowozin, "Which Training Methods for GANs do actually Converge?", ICML 2018,
+ * equation 9) of the truth as loss `r1`: gan.r1 / 2 times the mean over pictures of |g|², g being the gradient of a
+ * picture's summed logits `real` by its elements. The loss is reported as the mean of g² over elements. After
+ * gan_add_plain_losses().
  *
  * If gan.r1_every is 1, the penalty is part of the discriminator's sub-step. Otherwise it has a separate sub-step, with
  * gan.r1_every times the weight (Karras et al., "Analyzing and Improving the Image Quality of StyleGAN", CVPR 2020,

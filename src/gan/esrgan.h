@@ -1,7 +1,7 @@
 /**
  * @file
- * The recipe `esrgan`: super-resolution with a relativistic average discriminator (Wang et al., "ESRGAN: Enhanced Super-Resolution
- * Generative Adversarial Networks", ECCV workshops 2018), as BasicSR's ESRGANModel computes it.
+ * The recipe `esrgan`: super-resolution with a relativistic average discriminator (Wang et al., "ESRGAN: Enhanced
+ * Super-Resolution Generative Adversarial Networks", ECCV workshops 2018), as BasicSR's ESRGANModel computes it.
  *
  * With C(x) the discriminator's logit of a picture, truth r, generated pictures f, and means over the mini-batch:
  *

@@ -24,7 +24,11 @@ COD_MUST_CHECK cod_status gan_network_examine(const gan_settings *settings, gan_
  * side
  */
 int64_t gan_network_side(const gan_settings *settings, const char **layer);
-/** Adds the network to the graph's set "perceptual". @param[out] features  [layer_count] of `pictures`, in the layers' order */
+/**
+ * Adds the network to the graph's set "perceptual".
+ *
+ * @param[out] features  [layer_count] of `pictures`, in the layers' order
+ */
 void gan_network_add(cod_graph *graph, const gan_settings *settings, const gan_network *network, cod_value pictures,
                      cod_value *features);
 

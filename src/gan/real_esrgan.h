@@ -1,7 +1,7 @@
 /**
  * @file
- * The recipe `real_esrgan`: super-resolution of pictures of unknown degradation (Wang et al., "Real-ESRGAN: Training Real-World Blind
- * Super-Resolution with Pure Synthetic Data", ICCV workshops 2021), as its authors' code has it.
+ * The recipe `real_esrgan`: super-resolution of pictures of unknown degradation (Wang et al., "Real-ESRGAN: Training
+ * Real-World Blind Super-Resolution with Pure Synthetic Data", ICCV workshops 2021), as its authors' code has it.
  *
  * Sub-steps, losses and section `gan` are those of srgan.h, except that the discriminator judges each pixel
  * (cod_unet_discriminator()). `auto` stands for the values of the authors' code: five layers of VGG-19 before the
@@ -9,8 +9,8 @@
  * masking has sharpened (data/sharpen.h), and the discriminator sees the plain truth. The degradations come from the
  * data (section `degradation`).
  *
- * The discriminator's power iteration takes one step in each of its updates, and its passes of a training step all divide by one sigma;
- * the authors' code takes a step in each pass.
+ * The discriminator's power iteration takes one step in each of its updates, and its passes of a training step all
+ * divide by one sigma; the authors' code takes a step in each pass.
  */
 #ifndef COD_GAN_REAL_ESRGAN_H
 #define COD_GAN_REAL_ESRGAN_H

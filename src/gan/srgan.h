@@ -1,7 +1,7 @@
 /**
  * @file
- * The recipe `srgan`: super-resolution with a discriminator (Ledig et al., "Photo-Realistic Single Image Super-Resolution Using a
- * Generative Adversarial Network", CVPR 2017).
+ * The recipe `srgan`: super-resolution with a discriminator (Ledig et al., "Photo-Realistic Single Image
+ * Super-Resolution Using a Generative Adversarial Network", CVPR 2017).
  *
  *     sub-step        trains          losses
  *     generator       model           content, [pixel], adversarial; through the frozen discriminator and perceptual network
@@ -13,8 +13,8 @@
  * train.accumulate, because the pictures of its mini-batches are not kept; and with gan.every, in steps in which the
  * generator does not learn.
  *
- * Every network normalises by the mini-batch in all sub-steps. The discriminator's running statistics move with its own update alone, once
- * for the truth and once for the generator's pictures; nothing reads them.
+ * Every network normalises by the mini-batch in all sub-steps. The discriminator's running statistics move with its own
+ * update alone, once for the truth and once for the generator's pictures; nothing reads them.
  *
  * It reads the section `gan`.
  */

@@ -81,8 +81,8 @@ void cod_evaluation_clear(cod_evaluation *evaluation);
 typedef void (*cod_evaluation_progress)(void *context, size_t done, size_t total, const cod_evaluated *image);
 
 /**
- * Evaluates on every picture below `folder`. All figures are of the picture that is compared: 8-bit RGB, without the border. Where pictures
- * are called …HR… beside others called …LR… (as data sets are shipped), only the former count.
+ * Evaluates on every picture below `folder`. All figures are of the picture that is compared: 8-bit RGB, without the
+ * border. Where pictures are called …HR… beside others called …LR… (as data sets are shipped), only the former count.
  *
  * @param[in]  options     NULL = PSNR and SSIM
  * @param[in]  progress    may be NULL
@@ -100,7 +100,8 @@ bool cod_evaluation_is_low(const cod_file_list *files, const char *name);
 cod_evaluated cod_evaluated_unknown(const char *file);
 
 /**
- * Judges an upscaled 8-bit RGB picture by all figures but LPIPS, on any thread. Where it is too small for one, a warning names it.
+ * Judges an upscaled 8-bit RGB picture by all figures but LPIPS, on any thread. Where it is too small for one, a
+ * warning names it.
  *
  * @param name  of the picture, for the warning; NULL = none
  * @param crop  pixels that are left out at each border

@@ -43,7 +43,9 @@ COD_MUST_CHECK cod_status cod_model_save_as(const char *path, const cod_model *m
 COD_MUST_CHECK cod_status cod_model_metadata_read(const cod_st_file *file, cod_arena *arena,
                                                   const cod_model_kind **kind, void **options);
 
-/** Kind and options of a well-known foreign architecture, from names and shapes alone; *kind is NULL when it is none. */
+/**
+ * Kind and options of a well-known foreign architecture, from names and shapes alone; *kind is NULL when it is none.
+ */
 COD_MUST_CHECK cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const cod_model_kind **kind,
                                               void **options);
 

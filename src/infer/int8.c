@@ -102,7 +102,9 @@ cod_status cod_int8_observe(cod_int8_observer *observer, const cod_weights *weig
     return COD_OK;
 }
 
-/** The first of many layers: all others see its error, and it costs a small part of the time. -1 where there are few. */
+/**
+ * The first of many layers: all others see its error, and it costs a small part of the time. -1 where there are few.
+ */
 static int find_first_of_many(const cod_graph *graph)
 {
     enum { MANY = 8 };

@@ -16,7 +16,12 @@
 /** Where a model file's metadata keeps the table. */
 #define COD_INT8_METADATA "codistill.int8"
 
-/** Marks the layers that run on integers with a range of 1, others with 0. @param[out] ranges  [node count]. @return whether there are any */
+/**
+ * Marks the layers that run on integers with a range of 1, others with 0.
+ *
+ * @param[out] ranges  [node count].
+ * @return whether there are any
+ */
 bool cod_int8_layers(const cod_graph *graph, float *ranges);
 
 /** Counts how often each magnitude, to 8 bits, occurs in the convolutions' inputs. */

@@ -4,12 +4,14 @@
  * unreasonable effectiveness of deep features as a perceptual metric", CVPR 2018), on SqueezeNet 1.1. Lower is more
  * alike; equal pictures have 0.
  *
- * With f the unit vectors of features at a pixel (divided by their norm plus 1e-10) and w >= 0 the linear weights of a stage:
+ * With f the unit vectors of features at a pixel (divided by their norm plus 1e-10) and w >= 0 the linear weights of a
+ * stage:
  *
  *     LPIPS = sum over 7 stages of the mean over pixels of the sum over channels of w (f(a) - f(b))²          (equation 1)
  *
- * Without the file of linear weights, w = 1 for every channel: "unweighted", what the package lpips computes with lpips=False. Published
- * values are of torchvision's SqueezeNet with the weights of that package; all others compare only with their like.
+ * Without the file of linear weights, w = 1 for every channel: "unweighted", what the package lpips computes with
+ * lpips=False. Published values are of torchvision's SqueezeNet with the weights of that package; all others compare
+ * only with their like.
  */
 #ifndef COD_INFER_LPIPS_H
 #define COD_INFER_LPIPS_H
@@ -23,7 +25,8 @@ typedef struct cod_lpips cod_lpips;
 /**
  * Loads the network onto a device, which is borrowed; it computes in f32.
  *
- * @param features  safetensors file with SqueezeNet 1.1's feature layers, by torchvision's or Caffe's names (nn/squeezenet.h)
+ * @param features  safetensors file with SqueezeNet 1.1's feature layers, by torchvision's or Caffe's names
+ *   (nn/squeezenet.h)
  * @param weights   safetensors file with "lin0.model.1.weight" [1, 64, 1, 1] … "lin6.model.1.weight", as the package lpips calls them in its
  *                  squeeze.pth; NULL or "" = unweighted
  * @param[out] out  new; cod_lpips_destroy()

@@ -5,8 +5,8 @@
  * Metadata: "codistill.model" is the kind, "codistill.options" a JSON object of its options as texts, "format" is "pt".
  * Tensors are F32; running statistics are among them, BatchNorm's num_batches_tracked is neither written nor needed.
  * Values travel as one flat host array, laid out as cod_graph_layout() says, so a model's own weights, its EMA and a
- * checkpoint's copy are all saved alike. Only what the model's output needs is saved and loaded: losses, further networks of
- * the same graph and their parameters are left out.
+ * checkpoint's copy are all saved alike. Only what the model's output needs is saved and loaded: losses, further
+ * networks of the same graph and their parameters are left out.
  */
 #ifndef COD_INFER_MODEL_FILE_H
 #define COD_INFER_MODEL_FILE_H
@@ -31,7 +31,9 @@ typedef struct cod_saved_model {
 
 void cod_saved_model_clear(cod_saved_model *saved);
 
-/** {"codistill.model", "codistill.options", "format"}: what a file says of the model that it holds; texts in `arena`. */
+/**
+ * {"codistill.model", "codistill.options", "format"}: what a file says of the model that it holds; texts in `arena`.
+ */
 enum { COD_MODEL_METADATA_COUNT = 3 };
 COD_MUST_CHECK cod_status cod_model_metadata(const cod_model_kind *kind, const void *options, cod_arena *arena,
                                              cod_st_text metadata[COD_MODEL_METADATA_COUNT]);
@@ -51,9 +53,9 @@ COD_MUST_CHECK cod_status cod_model_save_weights(const char *path, const cod_mod
                                                  const cod_st_text *extra, size_t extra_count);
 
 /**
- * Reads a model file, every tensor of which must match, or a group's part of a checkpoint (train/checkpoint.h). A file without our metadata is
- * recognised by its tensors, from which its size is inferred, if it is of BasicSR's MSRResNet, RRDBNet or EDSR, or of Real-ESRGAN's
- * SRVGGNetCompact.
+ * Reads a model file, every tensor of which must match, or a group's part of a checkpoint (train/checkpoint.h). A file
+ * without our metadata is recognised by its tensors, from which its size is inferred, if it is of BasicSR's MSRResNet,
+ * RRDBNet or EDSR, or of Real-ESRGAN's SRVGGNetCompact.
  *
  * @param[out] saved  new; cod_saved_model_clear() ends it; empty on failure
  * @return COD_ERR_IO when it cannot be read, COD_ERR_FORMAT when it is damaged, no model, or its tensors do not fit,
@@ -90,8 +92,8 @@ COD_MUST_CHECK cod_status cod_model_load_weights(const char *path, const cod_mod
                                                  cod_weights *weights, cod_load_counts *counts);
 
 /**
- * Loads a parameter set from a file that holds all its tensors, perhaps beside others. Parameters whose starting values the graph
- * gives (cod_param.start) keep them.
+ * Loads a parameter set from a file that holds all its tensors, perhaps beside others. Parameters whose starting values
+ * the graph gives (cod_param.start) keep them.
  *
  * @return COD_ERR_FORMAT, listing the first tensors at fault, when one is missing or of another shape
  */

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Where the values begin in the bytes of a .npy file (numpy.lib.format, version 1.0) of `count` float64, in whatever order. */
+/**
+ * Where the values begin in the bytes of a .npy file (numpy.lib.format, version 1.0) of `count` float64, in whatever
+ * order.
+ */
 static cod_status find_values(const cod_zip_entry *entry, size_t count, const unsigned char **values)
 {
     enum { HEAD = 10 };

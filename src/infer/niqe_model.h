@@ -8,8 +8,8 @@
 #include "data/niqe.h"
 
 /**
- * Reads `niqe_pris_params.npz` as BasicSR ships it: arrays `mu_pris_param` [36] and `cov_pris_param` [36, 36], float64, saved by
- * numpy.savez().
+ * Reads `niqe_pris_params.npz` as BasicSR ships it: arrays `mu_pris_param` [36] and `cov_pris_param` [36, 36], float64,
+ * saved by numpy.savez().
  *
  * @return COD_ERR_IO, COD_ERR_FORMAT or COD_ERR_UNSUPPORTED, with the path and what would be right
  */

@@ -47,7 +47,9 @@ static void attr_ints(cod_proto *proto, const char *name, const int64_t *values,
     cod_proto_close(proto);
 }
 
-/** Starts a node named "LAYER_VALUE", as a layer's name may be used twice; attributes follow, then cod_proto_close(). */
+/**
+ * Starts a node named "LAYER_VALUE", as a layer's name may be used twice; attributes follow, then cod_proto_close().
+ */
 static void node_open(exporter *e, const char *type, const char *layer, const char *output, const char *const *inputs,
                       size_t count)
 {
@@ -143,7 +145,9 @@ static const char *vector_initializer(exporter *e, int param, bool over_pixels)
     return source->name;
 }
 
-/** Writes `input` as [N, features] to `output`: in our order, pixels before channels, where it has more than one pixel. */
+/**
+ * Writes `input` as [N, features] to `output`: in our order, pixels before channels, where it has more than one pixel.
+ */
 static void flatten(exporter *e, const cod_node *node, const char *input, const char *output, bool one_pixel)
 {
     if (!one_pixel) {

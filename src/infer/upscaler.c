@@ -183,7 +183,10 @@ size_t cod_upscaler_bytes(const cod_upscaler *upscaler)
     return staging + weights + (upscaler->executable ? cod_executable_bytes(upscaler->executable) : 0);
 }
 
-/** Rows of a band: as many as stay in the caches from layer to layer. 0: the picture is no higher than a few, or not cut so. */
+/**
+ * Rows of a band: as many as stay in the caches from layer to layer. 0: the picture is no higher than a few, or not cut
+ * so.
+ */
 static int64_t band_rows(const cod_upscaler *upscaler, int64_t width, int64_t height)
 {
     enum { PIXELS = 6144, LEAST = 8, MOST = 64, FEW = 3 };

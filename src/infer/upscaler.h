@@ -33,8 +33,8 @@ typedef struct cod_upscaler cod_upscaler;
 
 typedef struct cod_upscaler_options {
     cod_precision precision;
-    int64_t
-        tile; /**< side, in low-resolution pixels, of what one run yields, at least 8; 0 = bands, or COD_UPSCALER_TILE */
+    /** side, in low-resolution pixels, of what one run yields, at least 8; 0 = bands, or COD_UPSCALER_TILE */
+    int64_t tile;
 } cod_upscaler_options;
 
 enum { COD_UPSCALER_TILE = 256, COD_UPSCALER_TILE_MIN = 8 };
@@ -69,7 +69,8 @@ const char *cod_upscaler_precision(const cod_upscaler *upscaler);
 /** Whether it computes on 8-bit integers and has no ranges for them. */
 bool cod_upscaler_needs_calibration(const cod_upscaler *upscaler);
 /**
- * Observes the ranges on the middle of a picture, up to 128 by 128 pixels, with the weights as they are; several calls widen them.
+ * Observes the ranges on the middle of a picture, up to 128 by 128 pixels, with the weights as they are; several calls
+ * widen them.
  *
  * @return COD_ERR_ARGUMENT unless the precision is int8; COD_ERR_NUMERIC when the model diverged
  */
@@ -100,7 +101,10 @@ void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, in
 COD_MUST_CHECK cod_status cod_upscaler_run(cod_upscaler *upscaler, const cod_image *in, cod_upscaler_progress progress,
                                            void *context, cod_image *out);
 
-/** The same on f32 RGB, neither clipped nor rounded. `low` is [height, width, 3] in 0 … 1, `high` [s·height, s·width, 3]. */
+/**
+ * The same on f32 RGB, neither clipped nor rounded. `low` is [height, width, 3] in 0 … 1, `high` [s·height, s·width,
+ * 3].
+ */
 COD_MUST_CHECK cod_status cod_upscaler_run_f32(cod_upscaler *upscaler, const float *low, int64_t width, int64_t height,
                                                float *high);
 

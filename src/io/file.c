@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/** Bytes of one call of the system: calls are watched one by one, so that a slow disk is not taken for one that hangs. */
+/**
+ * Bytes of one call of the system: calls are watched one by one, so that a slow disk is not taken for one that hangs.
+ */
 enum { MOST_AT_ONCE = 1 << 24 };
 
 /** @param[out] buffer  NULL before; free() it, also after a failure */
@@ -199,7 +201,11 @@ size_t cod_file_writer_bytes(const cod_file_writer *writer)
     return writer->bytes;
 }
 
-/** Gives the file its name. @param made  NULL = whatever has the name; else only where nothing has it, and whether that was so */
+/**
+ * Gives the file its name.
+ *
+ * @param made  NULL = whatever has the name; else only where nothing has it, and whether that was so
+ */
 static cod_status take_name(cod_file_writer *writer, bool *made)
 {
     if (made != NULL) {

@@ -76,7 +76,10 @@ COD_MUST_CHECK cod_status cod_folder_list(const char *path, const char *prefix, 
 
 /** Removes the temporary files that killed writers left in a folder. Nobody may be writing there. */
 COD_MUST_CHECK cod_status cod_folder_clean(const char *path);
-/** Whether an entry of a folder is such a temporary file, ".NAME.PID-N.tmp"; of the file `name` alone where that is not empty. */
+/**
+ * Whether an entry of a folder is such a temporary file, ".NAME.PID-N.tmp"; of the file `name` alone where that is not
+ * empty.
+ */
 bool cod_file_is_temporary(const char *entry, const char *name);
 /** Removes those of one file, whose folder may be absent; others may be writing beside it. */
 COD_MUST_CHECK cod_status cod_file_clean(const char *path);

@@ -35,7 +35,12 @@ COD_MUST_CHECK cod_status cod_file_watch_begin(cod_file_watch **watch);
  */
 void cod_file_watch_end(cod_file_watch *watch);
 
-/** Any thread. @return whether the watched thread is in a call of the system. @param[out] wait  which; set where there is one */
+/**
+ * Any thread.
+ *
+ * @return whether the watched thread is in a call of the system.
+ * @param[out] wait  which; set where there is one
+ */
 bool cod_file_watch_read(cod_file_watch *watch, cod_file_wait *wait);
 
 #endif

@@ -46,7 +46,9 @@ static cod_status create_one(const char *path)
     enum { TRIES = 10 };
     COD_IO_CALL("create folder", path);
     int reason = 0;
-    /* Others may remove the folder between the two calls; a symbolic link that leads nowhere looks the same, and stays. */
+    /*
+     * Others may remove the folder between the two calls; a symbolic link that leads nowhere looks the same, and stays.
+     */
     for (int i = 0; i < TRIES; i++) {
         if (mkdir(path, 0777) == 0)
             return cod_io_flush_above(path);
@@ -105,7 +107,11 @@ static bool matches(const char *name, const char *prefix, const char *suffix)
            strcmp(name + length - tail, suffix) == 0;
 }
 
-/** Names in the order of the folder, in `arena`. @param[out] found  an array of `count`; free() it, also after a failure */
+/**
+ * Names in the order of the folder, in `arena`.
+ *
+ * @param[out] found  an array of `count`; free() it, also after a failure
+ */
 static cod_status find_names(DIR *folder, const char *path, const char *prefix, const char *suffix, cod_arena *arena,
                              void **found, size_t *count)
 {

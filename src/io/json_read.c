@@ -18,8 +18,8 @@ static const cod_json_value *wrap(const cJSON *json)
 }
 
 /**
- * cJSON takes any bytes, up to 1000 levels, control characters in texts and zero bytes written as \u0000; these are refused before it
- * sees them.
+ * cJSON takes any bytes, up to 1000 levels, control characters in texts and zero bytes written as \u0000; these are
+ * refused before it sees them.
  */
 static cod_status scan(const char *text, size_t bytes)
 {

@@ -65,7 +65,8 @@ struct pickle_value {
  * @param[out] used      bytes up to its end; another may follow
  * @param[out] result    what it holds
  * @param[out] storages  all storages that it names, each as often as it is named; may be NULL
- * @return COD_ERR_FORMAT when it is damaged; COD_ERR_UNSUPPORTED, with the name, where it wants a class or an instruction that is not known
+ * @return COD_ERR_FORMAT when it is damaged; COD_ERR_UNSUPPORTED, with the name, where it wants a class or an
+ *   instruction that is not known
  */
 COD_MUST_CHECK cod_status cod_pickle_read(cod_arena *arena, const unsigned char *data, size_t bytes, size_t *used,
                                           pickle_value **result, const pickle_storage **storages);
@@ -73,7 +74,11 @@ COD_MUST_CHECK cod_status cod_pickle_read(cod_arena *arena, const unsigned char 
 /** @return COD_ERR_UNSUPPORTED, with its name, where weights are not made of it */
 COD_MUST_CHECK cod_status cod_pickle_class(const char *module, const char *name, const struct pickle_class **class);
 
-/** What PyTorch calls a persistent id: ('storage', a class, a key, a device, a count[, None]). @param before  becomes its `next` */
+/**
+ * What PyTorch calls a persistent id: ('storage', a class, a key, a device, a count[, None]).
+ *
+ * @param before  becomes its `next`
+ */
 COD_MUST_CHECK cod_status cod_pickle_storage(cod_arena *arena, const pickle_value *id, const pickle_storage *before,
                                              const pickle_storage **storage);
 

@@ -20,8 +20,8 @@ typedef struct cod_torch_file cod_torch_file;
 
 /**
  * @param[out] file  new; cod_torch_close()
- * @return COD_ERR_IO; COD_ERR_FORMAT for a damaged or foreign file; COD_ERR_UNSUPPORTED, with the name, where it holds objects of another
- *         class; all name the path
+ * @return COD_ERR_IO; COD_ERR_FORMAT for a damaged or foreign file; COD_ERR_UNSUPPORTED, with the name, where it holds
+ *         objects of another class; all name the path
  */
 COD_MUST_CHECK cod_status cod_torch_open(const char *path, cod_torch_file **file);
 /** The same from memory, which is borrowed until cod_torch_close(). */

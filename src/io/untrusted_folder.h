@@ -43,7 +43,10 @@ void cod_untrusted_folder_close(cod_untrusted_folder *folder);
  */
 COD_MUST_CHECK cod_status cod_untrusted_file_open(const cod_untrusted_folder *folder, const char *name, int *file,
                                                   size_t *bytes);
-/** cod_file_read() of a regular file, with the errors of cod_untrusted_file_open(). *data is NULL where the file is absent. */
+/**
+ * cod_file_read() of a regular file, with the errors of cod_untrusted_file_open(). *data is NULL where the file is
+ * absent.
+ */
 COD_MUST_CHECK cod_status cod_untrusted_file_read(const cod_untrusted_folder *folder, const char *name,
                                                   size_t limit_bytes, void **data, size_t *bytes);
 /** cod_file_write(), of two pieces one behind the other; the second one may be empty. */

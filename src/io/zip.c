@@ -89,7 +89,10 @@ static cod_status find_directory(const cod_zip *zip, directory *out)
     return COD_OK;
 }
 
-/** Replaces numbers that are too large for their fields by those of the entry's ZIP64 field, which has them in this order. */
+/**
+ * Replaces numbers that are too large for their fields by those of the entry's ZIP64 field, which has them in this
+ * order.
+ */
 static cod_status read_large(const unsigned char *extra, size_t extra_bytes, uint64_t *const numbers[3])
 {
     enum { HEAD = 4, ZIP64 = 1 };

@@ -23,8 +23,8 @@ typedef struct cod_zip cod_zip;
 
 /**
  * @param[out] zip  new; cod_zip_close()
- * @return COD_ERR_IO; COD_ERR_FORMAT for a damaged or foreign file; COD_ERR_UNSUPPORTED where an entry is compressed or encrypted; all name
- *         the path
+ * @return COD_ERR_IO; COD_ERR_FORMAT for a damaged or foreign file; COD_ERR_UNSUPPORTED where an entry is compressed or
+ *         encrypted; all name the path
  */
 COD_MUST_CHECK cod_status cod_zip_open(const char *path, cod_zip **zip);
 /** The same from memory, which is borrowed until cod_zip_close(). */

@@ -114,7 +114,10 @@ static cod_status find_ready(cod_program *program, int **ready)
     return COD_OK;
 }
 
-/** Adds the instructions up to `end`; cut where the forward pass ends, as stages run the passes apart, and where an input is awaited. */
+/**
+ * Adds the instructions up to `end`; cut where the forward pass ends, as stages run the passes apart, and where an
+ * input is awaited.
+ */
 static void add_segment(cod_program *program, size_t *at, size_t end, int bucket)
 {
     const size_t one = program->ir.backward, other = program->awaited_by;
@@ -249,7 +252,9 @@ static bool is_kept_by_another(const cod_program_spec *specs, size_t count, cons
     return false;
 }
 
-/** What a program names must be of the graph: values, and losses that are losses; what it is given another must have. */
+/**
+ * What a program names must be of the graph: values, and losses that are losses; what it is given another must have.
+ */
 static cod_status check_spec(const cod_graph *graph, const cod_program_spec *specs, size_t count,
                              const cod_program_spec *spec)
 {

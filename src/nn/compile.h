@@ -114,8 +114,8 @@ typedef struct cod_compile_options {
      * weights share a range.
      */
     const float *int8_ranges;
-    cod_compile_memory
-        *memory; /**< filled before the memory is allocated, and therefore also if there is not enough; may be NULL */
+    /** filled before the memory is allocated, and therefore also if there is not enough; may be NULL */
+    cod_compile_memory *memory;
 } cod_compile_options;
 
 typedef struct cod_executable cod_executable;
@@ -156,7 +156,10 @@ COD_MUST_CHECK cod_status cod_executable_set_int8_ranges(cod_executable *executa
 cod_view cod_executable_int8_view(const cod_executable *executable);
 /** Converts such a copy to a table. @param[out] ranges [node count]; 0 = not on integers */
 void cod_executable_int8_table(const cod_executable *executable, const float *copied, float *ranges);
-/** Reads a loss's unweighted value of the last program run that computed it; waits for that run. See nn/readback.h for steps. */
+/**
+ * Reads a loss's unweighted value of the last program run that computed it; waits for that run. See nn/readback.h for
+ * steps.
+ */
 COD_MUST_CHECK cod_status cod_executable_loss(cod_executable *executable, cod_value loss, float *out);
 /** View of a loss's unweighted value: f32 {1}, or f64 in f64 programs; view.buffer is NULL if the value is no loss. */
 cod_view cod_executable_loss_view(const cod_executable *executable, cod_value loss);
@@ -199,8 +202,8 @@ void cod_recordings_clear(const cod_backend *backend, cod_recordings *recordings
 typedef struct cod_sequel {
     cod_queue_work work;
     void *context;
-    cod_recordings
-        recordings; /**< zeroed at first; call cod_recordings_clear() before you free the program or what `work` uses */
+    /** zeroed at first; call cod_recordings_clear() before you free the program or what `work` uses */
+    cod_recordings recordings;
 } cod_sequel;
 
 /** Runs a program as cod_program_run() without bucket signals, and then queues the sequel's work in the same queue. */

@@ -28,8 +28,8 @@ struct cod_program {
     cod_executable *executable;
     ir_program ir;
     cod_op *ops; /**< [instr] */
-    cod_plan *
-        *plans; /**< [instr] a fused group's plan is at its first instruction; NULL = in another instruction's plan */
+    /** [instr] a fused group's plan is at its first instruction; NULL = in another instruction's plan */
+    cod_plan **plans;
     cod_plan **stale;   /**< [instr] room for a list of plans to prepare */
     const char **names; /**< [instr] description of the plan, for traces and benches */
     size_t *entries;    /**< [entry_count] indices of instructions that have a plan */

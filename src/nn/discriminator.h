@@ -15,12 +15,13 @@ typedef struct cod_srgan_discriminator_spec {
 } cod_srgan_discriminator_spec;
 
 /**
- * SRGAN's discriminator (Ledig et al., "Photo-Realistic Single Image Super-Resolution Using a GAN", CVPR 2017, figure 4), to logits that
- * a picture is of the data: {N,H,W,C} -> {N,1,1,1}.
+ * SRGAN's discriminator (Ledig et al., "Photo-Realistic Single Image Super-Resolution Using a GAN", CVPR 2017, figure
+ * 4), to logits that a picture is of the data: {N,H,W,C} -> {N,1,1,1}.
  *
- * Eight 3x3 convolutions with 1, 1, 2, 2, 4, 4, 8 and 8 times `features` channels, of which every second one halves height and width
- * (rounded up); batch normalisation behind all but the first; leaky ReLU of slope 0.2; two fully connected layers. The sigmoid of the
- * paper is part of the loss (COD_LOSS_BCE). Parameters have the names that two nn.Sequential give them in PyTorch:
+ * Eight 3x3 convolutions with 1, 1, 2, 2, 4, 4, 8 and 8 times `features` channels, of which every second one halves
+ * height and width (rounded up); batch normalisation behind all but the first; leaky ReLU of slope 0.2; two fully
+ * connected layers. The sigmoid of the paper is part of the loss (COD_LOSS_BCE). Parameters have the names that two
+ * nn.Sequential give them in PyTorch:
  *
  *     features.0                                  the first convolution, with a bias
  *     features.2, .5, .8, .11, .14, .17, .20      the others, without a bias, and their normalisations at the next number
@@ -34,13 +35,13 @@ cod_value cod_srgan_discriminator(cod_graph *graph, cod_value pictures, cod_srga
 enum { COD_UNET_DISCRIMINATOR_MULTIPLE = 8 };
 
 /**
- * Real-ESRGAN's discriminator (Wang et al., "Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data", ICCV
- * workshops 2021, figure 6), to logits that each pixel is of the data: {N,H,W,C} -> {N,H,W,1}.
+ * Real-ESRGAN's discriminator (Wang et al., "Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure
+ * Synthetic Data", ICCV workshops 2021, figure 6), to logits that each pixel is of the data: {N,H,W,C} -> {N,H,W,1}.
  *
- * A U-Net: three 4x4 convolutions that halve height and width, to 2, 4 and 8 times `features` channels; three times an enlargement by
- * two (bilinear), a 3x3 convolution and the sum with what the same size had on the way down; three 3x3 convolutions. Leaky ReLU of
- * slope 0.2 behind all but the last. Layers are called conv0 … conv9, as in BasicSR's UNetDiscriminatorSN; conv1 … conv8 are
- * spectrally normalised and have no bias.
+ * A U-Net: three 4x4 convolutions that halve height and width, to 2, 4 and 8 times `features` channels; three times an
+ * enlargement by two (bilinear), a 3x3 convolution and the sum with what the same size had on the way down; three 3x3
+ * convolutions. Leaky ReLU of slope 0.2 behind all but the last. Layers are called conv0 … conv9, as in BasicSR's
+ * UNetDiscriminatorSN; conv1 … conv8 are spectrally normalised and have no bias.
  *
  * @param features  channels of the first convolution; the published network has 64
  */

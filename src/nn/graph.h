@@ -204,8 +204,8 @@ typedef struct cod_loss_spec {
 } cod_loss_spec;
 
 /**
- * A loss; no gradient flows to `target` unless `spec` asks for it. Its value is reported unweighted. core/backend.h has the
- * formulas.
+ * A loss; no gradient flows to `target` unless `spec` asks for it. Its value is reported unweighted. core/backend.h has
+ * the formulas.
  *
  * @param target  of the prediction's shape; 0 for COD_LOSS_TV, which has none
  */
@@ -264,7 +264,9 @@ typedef struct cod_set_range {
 /** After cod_graph_layout(). */
 cod_set_range cod_graph_set_range(const cod_graph *graph, int set);
 
-/** 64-bit fingerprint of names, shapes and order of these sets' parameters: equal for models that can exchange weights. */
+/**
+ * 64-bit fingerprint of names, shapes and order of these sets' parameters: equal for models that can exchange weights.
+ */
 uint64_t cod_graph_fingerprint(const cod_graph *graph, cod_sets sets);
 
 #endif

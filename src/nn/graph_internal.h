@@ -29,8 +29,8 @@ int64_t graph_channels(const cod_graph *graph, cod_value x);
 cod_value graph_add_node(cod_graph *graph, cod_node node, const char *name);
 
 /**
- * A copy of `of`, as the node of `kind` that computes the gradient by its first input from `dy`, that by its output. Its parameters are
- * the same, but for the bias, which does not bear on it.
+ * A copy of `of`, as the node of `kind` that computes the gradient by its first input from `dy`, that by its output.
+ * Its parameters are the same, but for the bias, which does not bear on it.
  */
 cod_node graph_new_gradient(const cod_graph *graph, cod_node_kind kind, const cod_node *of, cod_value dy);
 

@@ -96,8 +96,8 @@ typedef struct ir_kept {
     bool wide, by_batch; /**< by_batch: of a normalisation */
     int norm, shuffle, activation;
     cod_value residual, output;
-    size_t
-        offsets[3]; /**< in the io buffer: output and, if the node has them, mean and inverse deviation, or indices */
+    /** in the io buffer: output and, if the node has them, mean and inverse deviation, or indices */
+    size_t offsets[3];
 } ir_kept;
 
 /** Data that all programs of an executable share: shapes and fixed places in the io buffer. */
@@ -112,8 +112,8 @@ typedef struct ir_context {
     size_t *scalar_index;  /**< [scalar] among the executable's */
     size_t *range_index;   /**< [node] its range on 8-bit integers among the executable's; SIZE_MAX: none */
     size_t *affine_offset; /**< [node] of AFFINE nodes: their constants in the io buffer */
-    size_t
-        *pass_offset; /**< [value] for values that cross a cut, followed by their gradients; SIZE_MAX: not placed yet */
+    /** [value] for values that cross a cut, followed by their gradients; SIZE_MAX: not placed yet */
+    size_t *pass_offset;
     struct ir_kept *kept; /**< [node] results kept for programs that resume them; NULL = nothing is kept */
     size_t value_count;
     size_t io_bytes;

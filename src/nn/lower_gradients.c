@@ -1,8 +1,9 @@
 /*
  * Gradients of values and parameters, and what ops contribute to them.
  *
- * The gradient of a value is a tensor that its readers contribute to. The first contribution writes it, later ones add to it. The
- * gradient of a sum is its terms' gradient without a copy, as long as nobody who still needs that tensor would see it change.
+ * The gradient of a value is a tensor that its readers contribute to. The first contribution writes it, later ones add
+ * to it. The gradient of a sum is its terms' gradient without a copy, as long as nobody who still needs that tensor
+ * would see it change.
  */
 #include "nn/lower_internal.h"
 

@@ -102,7 +102,9 @@ int lower_new_tensor(lowering *lower, cod_shape shape, cod_dtype dtype);
 /** A view of a tensor: `shape`'s channels from `channel` on, or, `reshaped`, all of it in another shape. */
 int lower_view(lowering *lower, int root, int64_t channel, cod_shape shape, bool reshaped);
 void lower_copy(lowering *lower, int from, int to);
-/** The tensor that the op making `value` writes: a place of its own, or a slice of the concatenation that it is part of. */
+/**
+ * The tensor that the op making `value` writes: a place of its own, or a slice of the concatenation that it is part of.
+ */
 int lower_output(lowering *lower, cod_value value);
 /** A tensor that lasts until the parameters and states that it is made of change. */
 int lower_prepared_tensor(lowering *lower, cod_shape shape, cod_sets sets);
@@ -118,8 +120,8 @@ void lower_emit(lowering *lower, ir_instr instr);
 int lower_narrow(lowering *lower, cod_value value);
 
 /**
- * Lets the op of node `node`, a convolution, run on 8-bit integers if it has a range. Where the program observes, what it reads is counted
- * instead, together with what others read that share its range.
+ * Lets the op of node `node`, a convolution, run on 8-bit integers if it has a range. Where the program observes, what
+ * it reads is counted instead, together with what others read that share its range.
  */
 void lower_use_range(lowering *lower, size_t node, ir_instr *instr);
 /** Emits the choice of all ranges, when all convolutions have been counted. */
@@ -148,8 +150,8 @@ int lower_or_scratch(lowering *lower, int wanted, cod_shape shape, cod_dtype dty
 /** The gradient of a parameter, as lower_param_contribution(), or scratch of its shape where it is not trained. */
 int lower_param_gradient(lowering *lower, int param, bool *adds);
 /**
- * Emits an op with several gradient outputs, of which only some add. An op has one `accumulate` flag, so the others are set to zero
- * first. Outputs that are not gradients, such as a loss's value, do not obey the flag.
+ * Emits an op with several gradient outputs, of which only some add. An op has one `accumulate` flag, so the others are
+ * set to zero first. Outputs that are not gradients, such as a loss's value, do not obey the flag.
  */
 void lower_emit_gradients(lowering *lower, ir_instr instr, const bool adds[COD_OP_MAX_OUTPUTS]);
 

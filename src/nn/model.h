@@ -3,8 +3,8 @@
  * Models by name: a kind is a table of options and a function that builds the graph. A new model is one file in
  * nn/models and one line in the registry (model.c).
  *
- * A classifier takes pictures {N,H,W,C}, or vectors as pictures of one pixel, and its output is logits {N,1,1,K}: the class
- * with the greatest one is the prediction.
+ * A classifier takes pictures {N,H,W,C}, or vectors as pictures of one pixel, and its output is logits {N,1,1,K}: the
+ * class with the greatest one is the prediction.
  */
 #ifndef COD_NN_MODEL_H
 #define COD_NN_MODEL_H
@@ -63,8 +63,8 @@ COD_MUST_CHECK cod_status cod_model_fit_sizes(const cod_model_kind *kind, void *
                                               const cod_classifier_sizes *data);
 
 /**
- * Builds the graph: input "input", network, nothing else; callers add targets and losses. `options` must outlive the model.
- * Fails where one of a classifier's sizes is still 0.
+ * Builds the graph: input "input", network, nothing else; callers add targets and losses. `options` must outlive the
+ * model. Fails where one of a classifier's sizes is still 0.
  */
 COD_MUST_CHECK cod_status cod_model_build(const cod_model_kind *kind, const void *options, cod_model *out);
 void cod_model_clear(cod_model *model);

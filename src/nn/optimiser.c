@@ -193,7 +193,10 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     free(optimiser);
 }
 
-/** Makes the norm of the part's gradients that of all parts. Waits for the device: other ranks need the number before they update. */
+/**
+ * Makes the norm of the part's gradients that of all parts. Waits for the device: other ranks need the number before
+ * they update.
+ */
 static cod_status sum_norm(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;
@@ -234,7 +237,10 @@ static cod_status run_plans(void *context)
     return COD_OK;
 }
 
-/** Queues the plans by their recording. One plan has none, as it would save nothing; nor where the host acts between them. */
+/**
+ * Queues the plans by their recording. One plan has none, as it would save nothing; nor where the host acts between
+ * them.
+ */
 static cod_status queue_plans(cod_optimiser *optimiser)
 {
     const cod_weights *weights = optimiser->weights;

@@ -1,6 +1,7 @@
 /**
  * @file
- * Optimisers over flat buffers: one pass over a parameter set, with clipping and the moving average (EMA) of the weights.
+ * Optimisers over flat buffers: one pass over a parameter set, with clipping and the moving average (EMA) of the
+ * weights.
  */
 #ifndef COD_NN_OPTIMISER_H
 #define COD_NN_OPTIMISER_H
@@ -49,7 +50,10 @@ COD_MUST_CHECK cod_status cod_optimiser_create(cod_weights *weights, int set, co
                                                cod_optimiser **out);
 void cod_optimiser_destroy(cod_optimiser *optimiser);
 
-/** Device memory that cod_optimiser_create() takes for an f32 set of this range; bytes. An average that the caller gives is not counted. */
+/**
+ * Device memory that cod_optimiser_create() takes for an f32 set of this range; bytes. An average that the caller gives
+ * is not counted.
+ */
 void cod_optimiser_memory(const cod_set_range *range, const cod_optimiser_options *options, size_t *moments,
                           size_t *average);
 
@@ -58,7 +62,10 @@ void cod_optimiser_memory(const cod_set_range *range, const cod_optimiser_option
  * them.
  */
 void cod_optimiser_set_rate(cod_optimiser *optimiser, double rate, int64_t step);
-/** Queues the update of the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the set's version. */
+/**
+ * Queues the update of the weights from their gradients; `step` counts from 1 (Adam's bias correction). Raises the
+ * set's version.
+ */
 COD_MUST_CHECK cod_status cod_optimiser_step(cod_optimiser *optimiser, double rate, int64_t step);
 
 /**

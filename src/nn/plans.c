@@ -171,7 +171,10 @@ static double view_bytes(const cod_view *view)
     return (double)cod_shape_count(view->shape) * (double)cod_dtype_bytes(view->dtype);
 }
 
-/** Whether the view is an output (else an input) of the first `count` ops, or one of the first `more` of the op behind them. */
+/**
+ * Whether the view is an output (else an input) of the first `count` ops, or one of the first `more` of the op behind
+ * them.
+ */
 static bool is_among(const cod_view *view, const cod_op *ops, size_t count, size_t more, bool outputs)
 {
     const size_t most = outputs ? COD_OP_MAX_OUTPUTS : COD_OP_MAX_INPUTS;

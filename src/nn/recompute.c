@@ -6,8 +6,8 @@
  * Which tensors those are follows from the bytes that are live at each instruction. While some tensor lies idle where
  * most bytes are live, the one that saves most for what its op reads and writes is tried, and stays where no more bytes
  * are live at the new peak than at the old one. An input that would have to be kept longer counts at every instruction
- * where it is live, so that no tensor is made again at the cost of a larger one. Then each choice that the peak does not
- * need is taken back, and all of them where the memory plan needs as many bytes with them as without.
+ * where it is live, so that no tensor is made again at the cost of a larger one. Then each choice that the peak does
+ * not need is taken back, and all of them where the memory plan needs as many bytes with them as without.
  */
 #include "nn/ir_internal.h"
 
@@ -37,7 +37,10 @@ static size_t bytes_of(const recomputing *r, int tensor)
     return (size_t)cod_shape_count(t->shape) * cod_dtype_bytes(t->dtype);
 }
 
-/** What makes the instruction's first output once more; of a normalisation only its second half, as its statistics are kept. */
+/**
+ * What makes the instruction's first output once more; of a normalisation only its second half, as its statistics are
+ * kept.
+ */
 static ir_instr repeat_of(const ir_instr *made)
 {
     ir_instr again = *made;
@@ -54,8 +57,8 @@ static ir_instr repeat_of(const ir_instr *made)
 }
 
 /**
- * Whether the instruction's first output may be made again anywhere behind it, to the bits: not where it joins the plan of another op,
- * whose output it may have read before that was rounded. last_write[root], NONE: by nobody.
+ * Whether the instruction's first output may be made again anywhere behind it, to the bits: not where it joins the plan
+ * of another op, whose output it may have read before that was rounded. last_write[root], NONE: by nobody.
  */
 static bool may_repeat(const recomputing *r, size_t at, const size_t *writers, const size_t *last_write)
 {

@@ -69,7 +69,9 @@ static bool reads_only(const cod_program *program, size_t index, cod_sets sets)
     return (program->depends[index][0] & ~sets) == 0 && program->depends[index][1] == 0;
 }
 
-/** Prepares the plans that depend on what has changed: of these those that read updated parameters alone, or the others. */
+/**
+ * Prepares the plans that depend on what has changed: of these those that read updated parameters alone, or the others.
+ */
 static cod_status prepare_plans(const cod_program *program, const cod_sets changed[2], bool updated)
 {
     const cod_weights *weights = program->executable->weights;

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-/** Whether a normalisation of running statistics may be folded into a convolution: into weights that get no gradient. */
+/**
+ * Whether a normalisation of running statistics may be folded into a convolution: into weights that get no gradient.
+ */
 static bool may_fold(const lowering *lower, const cod_node *conv, int reader)
 {
     const cod_node *norm = reader >= 0 ? lower_node(lower, (size_t)reader) : NULL;
@@ -82,7 +84,10 @@ static cod_value residual_of(const lowering *lower, size_t index, int reader, co
     return lower_producer(lower, other) < index ? other : 0;
 }
 
-/** Whether a sum may join the op; in training a convolution's takes as long as the pass, and backward reads the activation alone. */
+/**
+ * Whether a sum may join the op; in training a convolution's takes as long as the pass, and backward reads the
+ * activation alone.
+ */
 static bool may_fuse_sum(const lowering *lower, const cod_node *node)
 {
     return node->kind == COD_NODE_NORM || (node->kind == COD_NODE_CONV2D && !lower->training);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 /**
- * Bytes that the gradients of one plan may keep, unless the options say otherwise: the plan then has work enough for a device's
- * multiprocessors, and more layers in it would save little more than their launches.
+ * Bytes that the gradients of one plan may keep, unless the options say otherwise: the plan then has work enough for a
+ * device's multiprocessors, and more layers in it would save little more than their launches.
  */
 static const size_t usual_bytes = (size_t)80 << 20;
 

@@ -16,7 +16,9 @@
 static const size_t least_bytes = (size_t)16 << 20;
 enum { MOST_BY_ITSELF = 4 };
 
-/** Which inputs and outputs hold something for each picture, as bits; all others are parameters, gradients or values. */
+/**
+ * Which inputs and outputs hold something for each picture, as bits; all others are parameters, gradients or values.
+ */
 typedef struct picture_operands {
     bool known;
     unsigned inputs, outputs;
@@ -160,7 +162,9 @@ static int part_of(slicing *s, int tensor, int64_t index)
     return s->slice_of[tensor] = add_tensor(s, part);
 }
 
-/** Writes `output` of the instruction, a sum over pictures, to a place of its own, and adds `share` of that to the sum. */
+/**
+ * Writes `output` of the instruction, a sum over pictures, to a place of its own, and adds `share` of that to the sum.
+ */
 static ir_instr apart(slicing *s, ir_instr *instr, size_t output, float share, bool adds)
 {
     ir_tensor sum = s->program->tensors[instr->outputs[output]];

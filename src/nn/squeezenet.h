@@ -23,14 +23,16 @@ int cod_squeezenet_side(int layer);
 
 /** Naming schemes of parameters in files. */
 typedef enum cod_squeezenet_names {
-    COD_SQUEEZENET_TORCHVISION, /**< "features.0.weight", "features.3.squeeze.weight", "features.3.expand1x1.weight", … */
-    COD_SQUEEZENET_CAFFE /**< "conv1.weight", "fire2/squeeze1x1.weight", "fire2/expand1x1.weight", …; Keras has these, too */
+    /** "features.0.weight", "features.3.squeeze.weight", "features.3.expand1x1.weight", … */
+    COD_SQUEEZENET_TORCHVISION,
+    /** "conv1.weight", "fire2/squeeze1x1.weight", "fire2/expand1x1.weight", …; Keras has these, too */
+    COD_SQUEEZENET_CAFFE
 } cod_squeezenet_names;
 
 /** One convolution of a layer: layer 1 has one, a fire module three. */
 typedef struct cod_squeezenet_part {
-    char name
-        [48]; /**< its weight is "NAME.weight", of PyTorch's shape [outputs, inputs, kernel, kernel]; its bias "NAME.bias" */
+    /** Its weight is "NAME.weight", of PyTorch's shape [outputs, inputs, kernel, kernel]; its bias "NAME.bias". */
+    char name[48];
     int64_t outputs, inputs;
     int kernel;
 } cod_squeezenet_part;

@@ -3,8 +3,8 @@
  * Features of VGG-19 (Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR
  * 2015), which perceptual losses compare (Johnson et al. 2016; Ledig et al. 2017).
  *
- * Layers are called convB_C: convolution C of block B, both from 1. Parameters have torchvision's names: conv1_1 is "features.0.weight"
- * and "features.0.bias", conv5_4 "features.34".
+ * Layers are called convB_C: convolution C of block B, both from 1. Parameters have torchvision's names: conv1_1 is
+ * "features.0.weight" and "features.0.bias", conv5_4 "features.34".
  */
 #ifndef COD_NN_VGG_H
 #define COD_NN_VGG_H
@@ -40,14 +40,14 @@ int cod_vgg_convolutions(int block);
 int cod_vgg_index(cod_vgg_layer layer);
 
 typedef struct cod_vgg_spec {
-    const cod_vgg_layer
-        *layers; /**< [layer_count ≥ 1] layers whose features are returned; all different, in any order */
+    /** [layer_count ≥ 1] layers whose features are returned; all different, in any order */
+    const cod_vgg_layer *layers;
     size_t layer_count;
     bool before_activation;
     cod_vgg_input input;
     cod_pool_kind pooling; /**< of 2x2 pixels: COD_POOL_MAX as published, or COD_POOL_AVERAGE */
-    int64_t
-        channels; /**< of block 1, COD_VGG_CHANNELS in the published network; the blocks after it have 2, 4, 8, 8 times as many */
+    /** of block 1, COD_VGG_CHANNELS in the published network; the blocks after it have 2, 4, 8, 8 times as many */
+    int64_t channels;
 } cod_vgg_spec;
 
 /**

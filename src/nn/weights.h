@@ -78,8 +78,8 @@ static inline cod_buffer *cod_weights_states(const cod_weights *weights, int set
 cod_layout cod_weights_layout_of(const cod_weights *weights, cod_sets sets);
 
 /**
- * Copies some sets' values out or in: [cod_weights_layout_of()] of the parameter type, trainable values set after set, then
- * states set after set.
+ * Copies some sets' values out or in: [cod_weights_layout_of()] of the parameter type, trainable values set after set,
+ * then states set after set.
  */
 COD_MUST_CHECK cod_status cod_weights_download_sets(const cod_weights *weights, cod_sets sets, void *values);
 COD_MUST_CHECK cod_status cod_weights_upload_sets(cod_weights *weights, cod_sets sets, const void *values);
@@ -97,8 +97,8 @@ COD_MUST_CHECK cod_status cod_weights_copy_set(cod_weights *to, int to_set, cons
                                                cod_buffer *average);
 
 /**
- * Queues copies of some sets' values to the start of a buffer, such as pinned memory: of `count` values from `first` on, as
- * cod_weights_download_sets() counts them.
+ * Queues copies of some sets' values to the start of a buffer, such as pinned memory: of `count` values from `first`
+ * on, as cod_weights_download_sets() counts them.
  *
  * @param averages  [COD_GRAPH_MAX_SETS] NULL, or a buffer whose values are copied in place of a set's trainable values
  */
@@ -132,8 +132,8 @@ COD_MUST_CHECK static inline cod_status cod_weights_upload(cod_weights *weights,
 
 /**
  * Converts one parameter between our layout (as in the flat buffer) and PyTorch's: OHWI <-> OIHW, and the columns of a
- * linear layer behind a flatten, or a weight's singular vector, from H,W,C to C,H,W order. `dims` [param->rank] receives
- * PyTorch's dimensions.
+ * linear layer behind a flatten, or a weight's singular vector, from H,W,C to C,H,W order. `dims` [param->rank]
+ * receives PyTorch's dimensions.
  */
 void cod_param_to_torch(const cod_param *param, const float *ours, float *torch, int64_t dims[4]);
 void cod_param_from_torch(const cod_param *param, const float *torch, float *ours);

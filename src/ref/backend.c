@@ -134,7 +134,9 @@ static size_t scratch_count(const cod_op *op)
     return (size_t)count;
 }
 
-/** Moving it is safe because plans read the device's pointer when they run: nothing here is recorded with its address. */
+/**
+ * Moving it is safe because plans read the device's pointer when they run: nothing here is recorded with its address.
+ */
 static cod_status scratch_reserve(cod_device *device, size_t count)
 {
     if (count <= device->scratch_count)

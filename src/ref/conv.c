@@ -13,7 +13,9 @@ typedef struct conv_walk {
     double *result;
 } conv_walk;
 
-/** One output pixel meets one input pixel at kernel position k (= kh·KW + kw); offsets of the pixels' first channels. */
+/**
+ * One output pixel meets one input pixel at kernel position k (= kh·KW + kw); offsets of the pixels' first channels.
+ */
 typedef void conv_meet(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k);
 
 static void walk_pixels(const conv_walk *walk, const cod_op_attr *attr, conv_meet *meet)

@@ -26,7 +26,10 @@ static double of_difference(const cod_op_attr *attr, double d, double *derivativ
     }
 }
 
-/** Binary cross entropy of a logit; the derivative by x is sigmoid(x) - t, in a form that does not cancel at t = 0 and t = 1. */
+/**
+ * Binary cross entropy of a logit; the derivative by x is sigmoid(x) - t, in a form that does not cancel at t = 0 and t
+ * = 1.
+ */
 static double binary_cross_entropy(double x, double t, double *dx, double *dt)
 {
     const double e = exp(-fabs(x)), tail = e / (1 + e); /* the smaller of sigmoid(x) and 1 - sigmoid(x) */
@@ -67,7 +70,9 @@ static void log_softmax(const double *logits, int64_t classes, double temperatur
         out[k] = logits[k] / temperature - maximum - log(sum);
 }
 
-/** One row of a loss over classes: logits or probabilities in, derivatives out; log_p and log_q have room for K each. */
+/**
+ * One row of a loss over classes: logits or probabilities in, derivatives out; log_p and log_q have room for K each.
+ */
 typedef struct class_row {
     const double *prediction, *target;
     double *dx, *dt, *log_p, *log_q;
@@ -109,7 +114,10 @@ static double cross_entropy_row(const class_row *row, double smoothing)
     return value;
 }
 
-/** The mean of |x[i + step] - x[i]| over pairs within `blocks` blocks of `block` elements, 0 without any; adds its derivative to dx. */
+/**
+ * The mean of |x[i + step] - x[i]| over pairs within `blocks` blocks of `block` elements, 0 without any; adds its
+ * derivative to dx.
+ */
 static double variation(const double *x, double *dx, int64_t blocks, int64_t block, int64_t step)
 {
     const int64_t pairs = blocks * (block - step);

@@ -1,4 +1,7 @@
-/* Plain chunks of values and back (core/chunk_format.h), one value after another. These ops work on the bits of their views. */
+/*
+ * Plain chunks of values and back (core/chunk_format.h), one value after another. These ops work on the bits of their
+ * views.
+ */
 #include "core/chunk_format.h"
 #include "core/fingerprint.h"
 #include "core/int8_blocks.h"
@@ -48,7 +51,10 @@ static chunk chunk_at(const unsigned char *from, const cod_view *heads, const co
                    .decoded = floats_of(decoded) + first};
 }
 
-/** The sum of squares of the values, or of their changes where `reference` is given, in the order that the format demands. */
+/**
+ * The sum of squares of the values, or of their changes where `reference` is given, in the order that the format
+ * demands.
+ */
 static double squares(const float *values, const float *reference, uint32_t count)
 {
     double sum = 0;

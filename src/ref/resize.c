@@ -25,7 +25,9 @@ static double hat_kernel(double distance)
     return fmax(0, 1 - fabs(distance));
 }
 
-/** Taps of output position `at` of an axis of `size` input positions; those outside fall on the border (replication). */
+/**
+ * Taps of output position `at` of an axis of `size` input positions; those outside fall on the border (replication).
+ */
 static taps taps_at(cod_resize_mode mode, int factor, int64_t size, int64_t at)
 {
     if (mode == COD_RESIZE_NEAREST)

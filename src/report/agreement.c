@@ -97,8 +97,8 @@ static cod_status add_disagreement(cod_report *report)
 }
 
 /**
- * Expected calibration error of a run, per cent: the bins' |accuracy - confidence|, weighted by their counts (Guo et al., "On Calibration
- * of Modern Neural Networks", 2017, equation 3).
+ * Expected calibration error of a run, per cent: the bins' |accuracy - confidence|, weighted by their counts (Guo et
+ * al., "On Calibration of Modern Neural Networks", 2017, equation 3).
  */
 static double calibration_error(const cod_report_run *run, const void *context)
 {

@@ -6,7 +6,11 @@
 
 enum { PARTS = 5, OTHER = 4 };
 
-/** Milliseconds of each part, mean over seeds; the last is what the total has beside them. @return the total, NaN = unknown */
+/**
+ * Milliseconds of each part, mean over seeds; the last is what the total has beside them.
+ *
+ * @return the total, NaN = unknown
+ */
 static double split_step(const cod_report_arm *arm, size_t rate, double parts[PARTS])
 {
     double sum = 0, total = NAN;

@@ -161,7 +161,9 @@ void cod_drawing_line(cod_drawing *drawing, double x1, double y1, double x2, dou
 
 void cod_drawing_mark(cod_drawing *drawing, double x, double y, double radius, size_t style)
 {
-    /* Circle, square, triangle, diamond, triangle down, plus, six-pointed star, hourglass; within a unit circle or so. */
+    /*
+     * Circle, square, triangle, diamond, triangle down, plus, six-pointed star, hourglass; within a unit circle or so.
+     */
     static const char *const shapes[COLOURS] = {
         "M-1 0A1 1 0 1 0 1 0A1 1 0 1 0 -1 0Z",
         "M-.9 -.9H.9V.9H-.9Z",

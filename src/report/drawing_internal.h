@@ -34,10 +34,15 @@ double cod_drawing_top(const char *subtitle);
 
 /** Writes the <svg> element. `alone`: with its own light colours, on white. */
 void cod_drawing_write(const cod_drawing *drawing, FILE *out, bool alone);
-/** Writes the style sheet's rules for drawings in a page; colours are variables that change with the reader's scheme. */
+/**
+ * Writes the style sheet's rules for drawings in a page; colours are variables that change with the reader's scheme.
+ */
 void cod_drawing_style(FILE *out);
 
-/** Writes text; `looks`: "text", "tick", "label" or "name"; `anchor`: "start", "middle" or "end"; of `most` characters at most. */
+/**
+ * Writes text; `looks`: "text", "tick", "label" or "name"; `anchor`: "start", "middle" or "end"; of `most` characters
+ * at most.
+ */
 void cod_drawing_text(cod_drawing *drawing, double x, double y, const char *looks, const char *anchor, size_t most,
                       const char *text);
 /** Approximate width of this many characters, in pixels. */

@@ -206,7 +206,10 @@ static void draw_marks(const panel *p, const cod_line *line, size_t index)
     }
 }
 
-/** All lines, in an <svg> of their own with the same coordinates that cuts what leaves the panel; marks at its edge stay whole. */
+/**
+ * All lines, in an <svg> of their own with the same coordinates that cuts what leaves the panel; marks at its edge stay
+ * whole.
+ */
 static void draw_lines(const panel *p)
 {
     const double margin = 6, x = p->x.begin - margin, y = p->y.end - margin, width = p->x.end - x + margin,

@@ -138,7 +138,10 @@ cod_short cod_figure_text(double value)
     return cod_number_text(digits < 0 ? round(value / unit) * unit : value, digits);
 }
 
-/** Three significant digits and the unit that suits, each a thousand times the one before; `exact`: without zeros at the end. */
+/**
+ * Three significant digits and the unit that suits, each a thousand times the one before; `exact`: without zeros at the
+ * end.
+ */
 static cod_short with_unit(double value, const char *const *units, size_t count, bool exact)
 {
     cod_short out = {"–"};

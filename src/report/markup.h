@@ -16,7 +16,10 @@ typedef struct cod_short {
 /** Any number of columns of cod_markup_part(). */
 #define COD_MARKUP_ALL ((size_t)-1)
 
-/** UTF-8 with & < > " ' escaped, as text or attribute of HTML and SVG; control characters, which XML does not have, become U+FFFD. */
+/**
+ * UTF-8 with & < > " ' escaped, as text or attribute of HTML and SVG; control characters, which XML does not have,
+ * become U+FFFD.
+ */
 void cod_markup(FILE *out, const char *text);
 /** The same for the part that fits into `most` columns; it ends in an ellipsis if there is more. */
 void cod_markup_part(FILE *out, const char *text, size_t most);

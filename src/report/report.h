@@ -14,7 +14,8 @@
  * Writes FOLDER/report.html and the plots' PNG files anew. The report omits what compare.json lacks. If the build has
  * no librsvg, no PNG files are written, and a log line says so.
  *
- * @return COD_ERR_IO when compare.json cannot be read or the report not written, COD_ERR_FORMAT when it is no JSON or of another format
+ * @return COD_ERR_IO when compare.json cannot be read or the report not written, COD_ERR_FORMAT when it is no JSON or
+ *   of another format
  */
 COD_MUST_CHECK cod_status cod_report_write(const char *folder);
 
@@ -23,7 +24,8 @@ COD_MUST_CHECK cod_status cod_report_write(const char *folder);
  *
  * @param      refresh_s  seconds after which the browser reloads the page, until the run has finished; 0 = never
  * @param[out] finished   whether the run has finished; set also on failure
- * @return COD_ERR_IO when the folder has no metrics file (yet), or the page cannot be written; COD_ERR_FORMAT when summary.json is no JSON
+ * @return COD_ERR_IO when the folder has no metrics file (yet), or the page cannot be written; COD_ERR_FORMAT when
+ *   summary.json is no JSON
  */
 COD_MUST_CHECK cod_status cod_report_write_run(const char *folder, int refresh_s, bool *finished);
 

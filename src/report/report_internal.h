@@ -22,7 +22,10 @@ typedef struct cod_report {
     int refresh_s; /**< seconds after which the browser reloads the page; 0 = never */
 } cod_report;
 
-/** Writes FOLDER/report.html around the sections, which end inside <main>, and removes PNG files that it no longer names. */
+/**
+ * Writes FOLDER/report.html around the sections, which end inside <main>, and removes PNG files that it no longer
+ * names.
+ */
 COD_MUST_CHECK cod_status cod_report_write_page(cod_report *report, cod_status (*sections)(cod_report *report));
 /** Writes everything from the doctype to the heading. */
 void cod_report_head(cod_report *report, const char *title);
@@ -43,7 +46,10 @@ COD_MUST_CHECK cod_status cod_report_add_mark_plot(cod_report *report, const cod
                                                    const char *caption);
 COD_MUST_CHECK cod_status cod_report_add_bar_plot(cod_report *report, const cod_bar_plot *plot, const char *file,
                                                   const char *caption);
-/** Removes the PNG files that an earlier page of this report names and the new one does not: nobody would write them anew. */
+/**
+ * Removes the PNG files that an earlier page of this report names and the new one does not: nobody would write them
+ * anew.
+ */
 COD_MUST_CHECK cod_status cod_report_remove_stale(const cod_report *report, const char *earlier, const char *page);
 /** Suffix of a plot's title or a heading that names the rate: ", 20 Mbit/s"; "" if there is one rate; in the arena. */
 const char *cod_report_rate_suffix(const cod_report *report, size_t rate);

@@ -42,7 +42,10 @@ static const cod_json_value *peer_of(const cod_json_value *row, int group)
     return NULL;
 }
 
-/** Adds a group's line, or that of one of its peers, where it has points. At most MOST_POINTS of many stay, the last among them. */
+/**
+ * Adds a group's line, or that of one of its peers, where it has points. At most MOST_POINTS of many stay, the last
+ * among them.
+ */
 static cod_status add_line(cod_report *report, const plot *p, const cod_run_group *group, int peer, cod_line *lines,
                            size_t *count)
 {
@@ -74,7 +77,11 @@ static cod_status add_line(cod_report *report, const plot *p, const cod_run_grou
     return COD_OK;
 }
 
-/** A plot, or nothing where no row has its number. @param[in,out] any  whether the section has one; the first opens it */
+/**
+ * A plot, or nothing where no row has its number.
+ *
+ * @param[in,out] any  whether the section has one; the first opens it
+ */
 static cod_status add_plot(cod_report *report, const plot *p, const char *section, const char *note, bool *any)
 {
     const cod_run_data *run = report->run;

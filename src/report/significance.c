@@ -159,7 +159,10 @@ void cod_holm_adjust(double *p, size_t count)
     size_t tests = 0;
     for (size_t i = 0; i < count; i++)
         tests += isnan(p[i]) ? 0 : 1;
-    /* From the smallest up: the k-th smallest times how many are left, and never below the one before. A done one is kept negative. */
+    /*
+     * From the smallest up: the k-th smallest times how many are left, and never below the one before. A done one is
+     * kept negative.
+     */
     double before = 0;
     for (size_t left = tests; left > 0; left--) {
         size_t smallest = count;

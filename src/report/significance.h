@@ -18,7 +18,9 @@ double cod_deviation(const double *values, size_t count);
  * DLMF 8.17.22 by Lentz's method (Press et al., Numerical Recipes, 3rd ed., 6.4), with DLMF 8.17.4 for large x.
  */
 double cod_incomplete_beta(double a, double b, double x);
-/** P(T <= t) of Student's distribution with `freedom` > 0 degrees, not necessarily whole: Abramowitz & Stegun 26.7.1. */
+/**
+ * P(T <= t) of Student's distribution with `freedom` > 0 degrees, not necessarily whole: Abramowitz & Stegun 26.7.1.
+ */
 double cod_student_cdf(double t, double freedom);
 /** P(|T| >= |t|), without the cancellation that 1 - cdf would have. */
 double cod_student_two_sided(double t, double freedom);
@@ -49,8 +51,8 @@ cod_t_test cod_t_test_paired(const double *a, const double *b, size_t count);
 cod_t_test cod_t_test_welch(const double *a, size_t count_a, const double *b, size_t count_b);
 
 /**
- * Adjusts the p-values of several tests so that the chance of one false finding among them stays below the level: Holm, "A simple
- * sequentially rejective multiple test procedure", 1979. NaN (no test) stays NaN and counts for nothing.
+ * Adjusts the p-values of several tests so that the chance of one false finding among them stays below the level: Holm,
+ * "A simple sequentially rejective multiple test procedure", 1979. NaN (no test) stays NaN and counts for nothing.
  * @param[in,out] p  [count]
  */
 void cod_holm_adjust(double *p, size_t count);

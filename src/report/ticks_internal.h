@@ -19,7 +19,8 @@ typedef struct cod_ticks {
 /** At most `most` >= 2 multiples of one round step within [low, high]; none when the range is empty or not finite. */
 cod_ticks cod_ticks_linear(double low, double high, size_t most);
 /**
- * At most `most` >= 2 of 1, 2, 5 times powers of ten within [low, high], else of 1, 3, of powers of ten alone, of every n-th; `low` > 0.
+ * At most `most` >= 2 of 1, 2, 5 times powers of ten within [low, high], else of 1, 3, of powers of ten alone, of every
+ * n-th; `low` > 0.
  */
 cod_ticks cod_ticks_log(double low, double high, size_t most);
 

@@ -1,7 +1,7 @@
 /**
  * @file
- * The `async_parameter_server` strategy: the first ranks hold the main network and do not train; the others, the workers, push
- * their gradients and pull the weights without waiting for each other.
+ * The `async_parameter_server` strategy: the first ranks hold the main network and do not train; the others, the
+ * workers, push their gradients and pull the weights without waiting for each other.
  *
  * A server applies each gradient as it comes: θ ← U(θ, g, α/max(1, τ)), U the optimiser's rule, α the worker's learning
  * rate, τ the updates by others since that worker pulled (Dean et al. 2012, Downpour SGD; Zhang et al. 2016,

@@ -27,8 +27,8 @@ static bool brings_statistics(const async_strategy *a, const async_link *link)
 }
 
 /**
- * Starts receiving a push that has come: nothing is asked for that might never come. It arrives while this rank evaluates or writes a
- * checkpoint, so nothing of it goes into the weights before it is applied.
+ * Starts receiving a push that has come: nothing is asked for that might never come. It arrives while this rank
+ * evaluates or writes a checkpoint, so nothing of it goes into the weights before it is applied.
  */
 static cod_status look(async_strategy *a, async_link *link)
 {

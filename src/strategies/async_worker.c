@@ -1,6 +1,9 @@
 #include "strategies/async_internal.h"
 
-/** Leaves in the message what is pushed of the link's part, and in the residual what that loses; gradients are scratch then. */
+/**
+ * Leaves in the message what is pushed of the link's part, and in the residual what that loses; gradients are scratch
+ * then.
+ */
 static cod_status code(async_strategy *a, async_link *link, float *gradients)
 {
     float *residual = a->residual + link->first;

@@ -31,7 +31,9 @@ static size_t room(size_t count)
     return cod_align_up(count * sizeof(float));
 }
 
-/** The first rank's part: its gradients, weights, and their moving average with the statistics. The others': gradients. */
+/**
+ * The first rank's part: its gradients, weights, and their moving average with the statistics. The others': gradients.
+ */
 static cod_status share(central_storage *c, cod_train_context *context, cod_division *division)
 {
     cod_weights *weights = &context->session->weights;

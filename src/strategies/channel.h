@@ -45,7 +45,10 @@ COD_MUST_CHECK cod_status cod_channel_flush(cod_channel *channel);
 
 /** Announces that `count` more messages will come, and begins to receive the first. */
 COD_MUST_CHECK cod_status cod_channel_expect(cod_channel *channel, uint64_t count);
-/** Waits for the next message, which stays at *message until copies from it that are queued before cod_channel_release() are done. */
+/**
+ * Waits for the next message, which stays at *message until copies from it that are queued before cod_channel_release()
+ * are done.
+ */
 COD_MUST_CHECK cod_status cod_channel_receive(cod_channel *channel, cod_buffer **message);
 /** Begins to receive a further one as soon as there is room. */
 COD_MUST_CHECK cod_status cod_channel_release(cod_channel *channel);

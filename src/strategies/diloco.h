@@ -3,10 +3,10 @@
  * The `diloco` strategy: groups train alone for H steps; the averaged change of their weights is the gradient of an
  * outer optimiser, SGD with Nesterov's momentum.
  *
- * Douillard et al. 2023, "DiLoCo: Distributed low-communication training of language models" (arXiv:2311.08105), Algorithm 1:
- * Δ = Σ_g (n_g / Σ n) (θ - θ_g);  u ← μ·u + Δ;  θ ← θ - η·(Δ + μ·u), with η = 0.7, μ = 0.9 and AdamW as the inner optimiser
- * (train.optimiser), whose moments stay each group's own. η = 1 and μ = 0 is `local_sgd`, bit for bit. Statistics of
- * normalisation are averaged.
+ * Douillard et al. 2023, "DiLoCo: Distributed low-communication training of language models" (arXiv:2311.08105),
+ * Algorithm 1: Δ = Σ_g (n_g / Σ n) (θ - θ_g);  u ← μ·u + Δ;  θ ← θ - η·(Δ + μ·u), with η = 0.7, μ = 0.9 and AdamW as
+ * the inner optimiser (train.optimiser), whose moments stay each group's own. η = 1 and μ = 0 is `local_sgd`, bit for
+ * bit. Statistics of normalisation are averaged.
  *
  * With `fragments: P` it is Streaming DiLoCo (Douillard et al. 2025, arXiv:2501.18512, Algorithm 2): the weights are
  * cut into P equal ranges, and one of them is averaged every H/P steps, so that each is averaged every H steps and a

@@ -1,6 +1,7 @@
 /**
  * @file
- * The `local_sgd` strategy: groups train alone and every `period` steps replace their weights by the mean of all groups'.
+ * The `local_sgd` strategy: groups train alone and every `period` steps replace their weights by the mean of all
+ * groups'.
  *
  * θ ← Σ_g (n_g / Σ n) θ_g, n_g the samples of a group, every H steps: FedAvg with every client in every round (McMahan
  * et al. 2017, "Communication-efficient learning of deep networks from decentralized data", Algorithm 1); with equal

@@ -1,6 +1,7 @@
 /**
  * @file
- * The `model_parallel` strategy: the layers are divided over ranks, which pass activations and their gradients on; see pipeline.h.
+ * The `model_parallel` strategy: the layers are divided over ranks, which pass activations and their gradients on; see
+ * pipeline.h.
  *
  * Ranks 0 … p-1 of the group hold one network, the next p ranks another, and so on. The ranks with the same stage
  * average their gradients, as in data-parallel training. With m mini-batches in a step (train.accumulate) and equal

@@ -85,8 +85,8 @@ static cod_status start(cod_strategy *strategy, cod_train_context *context)
 }
 
 /**
- * The server awaits all gradients of the step, which come while workers go on computing, and, from the first worker, the statistics
- * of normalisation, which only training moves.
+ * The server awaits all gradients of the step, which come while workers go on computing, and, from the first worker,
+ * the statistics of normalisation, which only training moves.
  */
 static cod_status await_gradients(parameter_server *p, cod_train_context *context)
 {

@@ -1,7 +1,7 @@
 /**
  * @file
- * The `parameter_server` strategy: rank 0 holds the main network and does not train; the others, the workers, send it their
- * gradients and get its weights back, in step.
+ * The `parameter_server` strategy: rank 0 holds the main network and does not train; the others, the workers, send it
+ * their gradients and get its weights back, in step.
  *
  * θ ← U(θ, 1/W Σ_w g_w(θ)), U the optimiser's rule, W workers: synchronous distributed gradient descent (Li et al.
  * 2014, "Scaling distributed machine learning with the parameter server", Algorithm 1 with bounded delay 0; Dean et al.

@@ -97,7 +97,10 @@ cod_status cod_layers_measure(const cod_train_session *session, bool timed, cod_
 
 cod_status cod_partition(const double *costs, size_t count, size_t parts, size_t *first)
 {
-    /* worst[k][i]: the least greatest sum of k + 1 parts of the first i costs; from[k][i]: where the last of them begins. */
+    /*
+     * worst[k][i]: the least greatest sum of k + 1 parts of the first i costs; from[k][i]: where the last of them
+     * begins.
+     */
     double *sums = calloc(count + 1, sizeof *sums), *worst = calloc(parts * (count + 1), sizeof *worst);
     size_t *from = calloc(parts * (count + 1), sizeof *from);
     cod_status status = COD_OK;

@@ -39,7 +39,11 @@ typedef struct cod_pipeline {
  */
 size_t cod_pipeline_in_flight(int stage, int stages, int64_t batches);
 
-/** Local. @param before, after  world ranks of the neighbours; -1 = none. End with cod_pipeline_clear(), also on failure. */
+/**
+ * Local.
+ *
+ * @param before, after  world ranks of the neighbours; -1 = none. End with cod_pipeline_clear(), also on failure.
+ */
 COD_MUST_CHECK cod_status cod_pipeline_init(cod_pipeline *pipeline, const cod_train_context *context, int stage,
                                             int before, int after);
 void cod_pipeline_clear(cod_pipeline *pipeline);

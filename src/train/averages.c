@@ -63,7 +63,11 @@ static cod_status connect_memory(trainer *t)
     return cod_group_average_direct(t->group, session->backend, session->device, NULL, &t->context.collective);
 }
 
-/** `why` grows by the reason of a failure, which ends nothing: another way is left. @return whether it is a failure to warn of */
+/**
+ * `why` grows by the reason of a failure, which ends nothing: another way is left.
+ *
+ * @return whether it is a failure to warn of
+ */
 static bool add_reason(cod_status status, char *why, size_t bytes)
 {
     const size_t length = strlen(why);

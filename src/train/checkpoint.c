@@ -114,7 +114,9 @@ static bool is_open_folder(const char *path, int folder)
            opened.st_ino == named.st_ino;
 }
 
-/** Another group that is ahead may prune this step, and remove the folder while it is empty: then it is created again. */
+/**
+ * Another group that is ahead may prune this step, and remove the folder while it is empty: then it is created again.
+ */
 static cod_status write_into(const char *folder, const char *path, const cod_checkpoint *checkpoint,
                              const cod_st_text *texts, size_t text_count)
 {

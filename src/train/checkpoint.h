@@ -32,7 +32,10 @@ void cod_checkpoint_clear(cod_checkpoint *checkpoint);
 COD_MUST_CHECK cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step,
                                                const char *part);
 
-/** Opens a step's part and checks its bytes; COD_ERR_IO or COD_ERR_FORMAT when it is absent or damaged. cod_st_close() ends it. */
+/**
+ * Opens a step's part and checks its bytes; COD_ERR_IO or COD_ERR_FORMAT when it is absent or damaged. cod_st_close()
+ * ends it.
+ */
 COD_MUST_CHECK cod_status cod_checkpoint_open(const char *folder, int64_t step, const char *part, cod_st_file **file);
 
 /** Copies an array out; COD_ERR_FORMAT when it is absent or of another size. */
@@ -44,8 +47,8 @@ COD_MUST_CHECK cod_status cod_checkpoint_number(const cod_st_file *file, const c
 COD_MUST_CHECK cod_status cod_checkpoint_whole(const cod_st_file *file, const char *key, int64_t least, int64_t *value);
 
 /**
- * The newest step before `before` for which all of `parts` exist and are sound; a warning names each damaged file on the way. Older steps
- * are not read.
+ * The newest step before `before` for which all of `parts` exist and are sound; a warning names each damaged file on
+ * the way. Older steps are not read.
  *
  * @param[out] step  -1 = there is none
  */
@@ -53,15 +56,16 @@ COD_MUST_CHECK cod_status cod_checkpoint_newest(const char *folder, const char *
                                                 int64_t before, int64_t *step);
 
 /**
- * Steps below `folder` for which all of `parts` exist and are sound, newest first; a warning names each damaged file. Reads all of them.
+ * Steps below `folder` for which all of `parts` exist and are sound, newest first; a warning names each damaged file.
+ * Reads all of them.
  * @param[out] steps  in `arena`
  */
 COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *const *parts, size_t part_count,
                                               cod_arena *arena, cod_int_list *steps);
 
 /**
- * Removes this part's files of all steps before the newest `keep` that have all of `parts`; folders that become empty go
- * too.
+ * Removes this part's files of all steps before the newest `keep` that have all of `parts`; folders that become empty
+ * go too.
  */
 COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, const char *const *parts,
                                                size_t part_count, int64_t keep);

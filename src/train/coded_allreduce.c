@@ -59,7 +59,9 @@ static part part_of(size_t count, int rank, int size)
     return (part){first, end - first, coded_bytes(first), coded_bytes(end) - coded_bytes(first)};
 }
 
-/** Sends the coded values that others own, and leaves in the residual what coding loses of them, of the own part all. */
+/**
+ * Sends the coded values that others own, and leaves in the residual what coding loses of them, of the own part all.
+ */
 static cod_status send_parts(average *a)
 {
     const cod_coded_allreduce *c = a->allreduce;

@@ -68,7 +68,11 @@ COD_MUST_CHECK cod_status cod_run_config_load_to_train(const char *path, const c
                                                        cod_run_config *out);
 void cod_run_config_clear(cod_run_config *run);
 
-/** Makes the job one group of the run. @return COD_ERR_ARGUMENT when the configuration, or `group`, does not allow it */
+/**
+ * Makes the job one group of the run.
+ *
+ * @return COD_ERR_ARGUMENT when the configuration, or `group`, does not allow it
+ */
 COD_MUST_CHECK cod_status cod_run_config_choose_group(cod_run_config *run, int group);
 
 /** Number of ranks that the configuration asks for in this job; 0 = any number (one group for each node). */
@@ -86,7 +90,8 @@ COD_MUST_CHECK cod_status cod_run_config_fit(cod_run_config *run, const cod_clas
 /**
  * This run's values of a section of its recipe or strategy.
  *
- * @return a struct of table->struct_bytes that lives as long as the configuration; NULL where neither has such a section
+ * @return a struct of table->struct_bytes that lives as long as the configuration; NULL where neither has such a
+ *   section
  */
 const void *cod_run_config_section(const cod_run_config *run, const cod_option_table *table);
 

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Takes the next option off a resolved text: "train.steps", "20". Sections are one level deep. @return whether there is one */
+/**
+ * Takes the next option off a resolved text: "train.steps", "20". Sections are one level deep.
+ *
+ * @return whether there is one
+ */
 static bool next_option(char **rest, char section[64], char key[128], const char **value)
 {
     for (char *line; (line = strsep(rest, "\n")) != NULL && *line != '\0';) {
@@ -63,8 +67,8 @@ static bool is_shared(const char *key)
 }
 
 /**
- * What the device or the backend is when it is `auto` follows from the machine, so that it differs from nothing; a nonce that is not
- * given is the one there.
+ * What the device or the backend is when it is `auto` follows from the machine, so that it differs from nothing; a
+ * nonce that is not given is the one there.
  */
 static bool is_open(const char *key, const char *there, const char *here)
 {

@@ -14,7 +14,9 @@ static void group_model_path(const trainer *t, int group, char path[4096])
     snprintf(path, 4096, "%s/group.%d.safetensors", t->folder, group);
 }
 
-/** Other networks that were trained, such as a discriminator, for a run that begins with them: "SET.GROUP.safetensors". */
+/**
+ * Other networks that were trained, such as a discriminator, for a run that begins with them: "SET.GROUP.safetensors".
+ */
 static cod_status save_other_sets(const trainer *t)
 {
     const cod_train_session *session = &t->session;
@@ -31,8 +33,8 @@ static cod_status save_other_sets(const trainer *t)
 }
 
 /**
- * The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model; of a model that has
- * diverged only that line.
+ * The leader's part: evaluate on all held-out and test data, write the last line of metrics and save the group's model;
+ * of a model that has diverged only that line.
  */
 static cod_status evaluate_group(trainer *t, closing *out)
 {
@@ -155,7 +157,10 @@ static cod_status copy_file(const char *from, const char *to)
     return status;
 }
 
-/** The group with the best model (the first that has one, where nothing is held out), or -1; and whether all groups' are alike. */
+/**
+ * The group with the best model (the first that has one, where nothing is held out), or -1; and whether all groups' are
+ * alike.
+ */
 static int best_group(const trainer *t, const closing *all, bool *alike)
 {
     int best = -1;
@@ -181,7 +186,9 @@ typedef struct final_model {
     cod_task_quality held_out, test;
 } final_model;
 
-/** final.safetensors: the best group's model, or the mean of all where they are alike and it is better on held-out data. */
+/**
+ * final.safetensors: the best group's model, or the mean of all where they are alike and it is better on held-out data.
+ */
 static cod_status choose_final(trainer *t, const closing *all, final_model *final)
 {
     const int groups = cod_group_count(t->group);
@@ -325,8 +332,8 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
         core += all[g].totals[TOTAL_CORE_S];
         core += cod_group_members_of(t->group, g).size * fmax(0, elapsed - all[g].elapsed_s);
     }
-    /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of contiguous
-     * ranks, g of the R links of the ring cross. */
+    /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of
+     * contiguous ranks, g of the R links of the ring cross. */
     const double bytes = 4 * all[0].parameters, steps = (double)context->steps;
     const double allreduce_between = groups > 1 ? steps * groups * 2 * bytes * (ranks - 1) / ranks : 0;
     cod_json json = {.indent = 2};
@@ -371,7 +378,11 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     return status;
 }
 
-/** Reads all groups' closings; those that are jobs of their own may be on their way. @param[out] missing  "" = none, or "1, 2" */
+/**
+ * Reads all groups' closings; those that are jobs of their own may be on their way.
+ *
+ * @param[out] missing  "" = none, or "1, 2"
+ */
 static cod_status read_closings(const trainer *t, closing *all, char missing[256])
 {
     size_t used = 0;

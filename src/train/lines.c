@@ -95,7 +95,11 @@ static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *c
     return COD_OK;
 }
 
-/** The losses, figures and rates of a recipe of several, each by its name, and which guards are out. @param[out] more  new; free() */
+/**
+ * The losses, figures and rates of a recipe of several, each by its name, and which guards are out.
+ *
+ * @param[out] more  new; free()
+ */
 static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size_t *count)
 {
     const cod_recipe *recipe = &t->session.recipe;

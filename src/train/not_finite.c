@@ -13,7 +13,10 @@ static void append(char *text, size_t bytes, const char *separator, const char *
     snprintf(text + used, bytes - used, "%s%s", used > 0 ? separator : "", name);
 }
 
-/** The first tensor of each set with a value that is not finite: "head.0.weight, discriminator.conv0_0.weight" or "none". */
+/**
+ * The first tensor of each set with a value that is not finite: "head.0.weight, discriminator.conv0_0.weight" or
+ * "none".
+ */
 static void find_bad_tensors(trainer *t, bool gradients, char *text, size_t bytes)
 {
     const cod_weights *weights = &t->session.weights;

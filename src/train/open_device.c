@@ -40,7 +40,10 @@ static cod_status open_as(trainer *t, const cod_device_choice *choice, char reas
     return cod_device_open(choice, &options, &t->session.backend, &t->session.device, reason);
 }
 
-/** Ranks of a group compute on devices of one kind: where `auto` found a GPU for some of them alone, all take the processor. */
+/**
+ * Ranks of a group compute on devices of one kind: where `auto` found a GPU for some of them alone, all take the
+ * processor.
+ */
 static cod_status agree_on_kind(trainer *t, const cod_device_choice *chosen, char reason[COD_DEVICE_REASON])
 {
     cod_device_choice choice = *chosen;

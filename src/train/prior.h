@@ -5,8 +5,9 @@
  * A classifier trained on group g's examples learns p(x|y)·p_g(y), where p_g(y) is the share of class y in group g.
  * Groups then disagree although each is right about its data. With p(y), the share among all groups' examples, and a_g
  * = log p_g/p, logits z mean p(x|y)·p(y) in every group if
- * - the task loss is the cross-entropy of softmax(z + a_g), as examples come with shares p_g (Menon et al. 2021, "Long-tail
- *   learning via logit adjustment", the logit adjusted loss; Ren et al. 2020, "Balanced Meta-Softmax"; here p stands for equal shares);
+ * - the task loss is the cross-entropy of softmax(z + a_g), as examples come with shares p_g (Menon et al. 2021,
+ *   "Long-tail learning via logit adjustment", the logit adjusted loss; Ren et al. 2020, "Balanced Meta-Softmax"; here
+ *   p stands for equal shares);
  * - a teacher of group j and the student are compared at the teacher's shares, D(z_j + a_j, z + a_j): posteriors moved
  *   to other priors (Saerens et al. 2002, "Adjusting the outputs of a classifier to new a priori probabilities"), so
  *   that the teacher does not influence classes that it never saw.
@@ -45,7 +46,10 @@ typedef struct cod_prior_input {
     cod_slots slots;
 } cod_prior_input;
 
-/** Rows are zeros until the first is written. `backend` and `device` are borrowed. cod_prior_input_clear() also after a failure. */
+/**
+ * Rows are zeros until the first is written. `backend` and `device` are borrowed. cod_prior_input_clear() also after a
+ * failure.
+ */
 COD_MUST_CHECK cod_status cod_prior_input_init(cod_prior_input *input, const cod_backend *backend, cod_device *device,
                                                cod_view view);
 void cod_prior_input_clear(cod_prior_input *input);

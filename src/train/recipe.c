@@ -71,8 +71,8 @@ static bool is_always_left(const cod_recipe *recipe, size_t step, cod_value valu
 }
 
 /**
- * What a sub-step is given was left in the same step, on the same mini-batch: with several mini-batches a step, since the last
- * update.
+ * What a sub-step is given was left in the same step, on the same mini-batch: with several mini-batches a step, since
+ * the last update.
  */
 static cod_status check_given(const cod_recipe *recipe, size_t step, bool accumulates)
 {

@@ -42,12 +42,15 @@ typedef struct cod_recipe_set {
 
 /** A program that a step runs, and the set that is updated after it. */
 typedef struct cod_sub_step {
-    cod_program_spec
-        program; /**< if `trains` is NULL, no set is updated. Later sub-steps of the step may read its outputs */
+    /** if `trains` is NULL, no set is updated. Later sub-steps of the step may read its outputs */
+    cod_program_spec program;
     const char *losses[COD_PROGRAM_MAX_LOSSES]; /**< names of program.losses in metrics and messages, all different */
     int64_t every;      /**< runs in steps s with s % every == 0, counted from 0; 0 = in each step */
     int64_t first, end; /**< and only in steps first ≤ s < end; end 0 = to the last step */
-    /** Outputs of the program whose first elements go into metrics under these names, all different, as means over ranks. */
+    /**
+     * Outputs of the program whose first elements go into metrics under these names, all different, as means over
+     * ranks.
+     */
     cod_value figures[COD_PROGRAM_MAX_OUTPUTS];
     const char *figure_names[COD_PROGRAM_MAX_OUTPUTS];
     bool distils; /**< a strategy may add losses to it; at most one of the sub-steps */

@@ -24,7 +24,9 @@ static const char *allreduce_codec(const trainer *t)
     return cod_allreduce_codec_names[t->config->train.allreduce_codec];
 }
 
-/** Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them. */
+/**
+ * Weights, optimiser and figures of the group: equal on all its ranks but for statistics, so the first one writes them.
+ */
 static cod_status save_group(trainer *t, float *const *moments, const double totals[TRAINER_TOTALS])
 {
     cod_checkpoint checkpoint = {0};
@@ -69,8 +71,8 @@ static size_t groups_needed(const trainer *t, int *first)
 }
 
 /**
- * Older checkpoints go only once newer ones are complete: a group that is killed in between keeps one to resume from. Where
- * groups resume at one step, that takes the parts of all groups.
+ * Older checkpoints go only once newer ones are complete: a group that is killed in between keeps one to resume from.
+ * Where groups resume at one step, that takes the parts of all groups.
  */
 static cod_status prune(const trainer *t)
 {
@@ -287,8 +289,8 @@ static cod_status load_step(trainer *t, int64_t step)
 }
 
 /**
- * A group without a checkpoint starts anew, which must not come from another division into groups. Group 0 there always was;
- * leader.
+ * A group without a checkpoint starts anew, which must not come from another division into groups. Group 0 there always
+ * was; leader.
  */
 static cod_status check_other_groups(const trainer *t)
 {

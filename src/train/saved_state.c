@@ -49,7 +49,11 @@ static bool is_own_state(const trainer *t, const char *name)
     return is_of_part(t, name) && !is_gathered(t, name);
 }
 
-/** A set's optimiser's states, of the group or this rank's own. @param moments  those that were gathered; NULL = none */
+/**
+ * A set's optimiser's states, of the group or this rank's own.
+ *
+ * @param moments  those that were gathered; NULL = none
+ */
 static cod_status save_optimiser(const trainer *t, int set, bool own, float *const *moments, cod_checkpoint *checkpoint)
 {
     const cod_train_session *session = &t->session;
@@ -165,7 +169,9 @@ cod_status trainer_load_values(trainer *t, const cod_st_file *file)
     return COD_OK;
 }
 
-/** Bytes of the normalisation statistics where each rank of the group has its own, of the pictures that it saw; else 0. */
+/**
+ * Bytes of the normalisation statistics where each rank of the group has its own, of the pictures that it saw; else 0.
+ */
 static size_t own_statistics(const trainer *t)
 {
     return cod_group_size(t->group) > 1 ? t->session.weights.layout.state * VALUE_BYTES : 0;

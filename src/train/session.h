@@ -43,15 +43,15 @@ typedef struct cod_train_session {
 
     float loss_factor; /**< 1 / mini-batches in a step: factor of every loss's gradient */
     cod_recipe recipe;
-    cod_program_spec
-        *programs; /**< [program_count] the recipe's programs, in order, and those that the strategy adds */
+    /** [program_count] the recipe's programs, in order, and those that the strategy adds */
+    cod_program_spec *programs;
     size_t program_count;
     cod_weights weights;
     cod_division division;
     cod_scalars *scalars;      /**< rates, loss weights, decays: copied to the device once a step */
     cod_compile_memory memory; /**< memory that the programs need; zeros until it is known */
-    size_t
-        compiled_bytes; /**< bytes that the device had allocated after compilation; 0 = not compiled or not counted */
+    /** bytes that the device had allocated after compilation; 0 = not compiled or not counted */
+    size_t compiled_bytes;
     cod_executable *executable;                    /**< NULL before compilation */
     cod_optimiser *optimisers[COD_GRAPH_MAX_SETS]; /**< [set]; NULL for sets that are not trained */
     cod_view input, truth;                         /**< the mini-batch on the device */

@@ -113,7 +113,10 @@ static cod_status make_losses(trainer *t)
     return COD_OK;
 }
 
-/** How many groups the data are for: one group in the place of several holds what they do together, one rank what the first does. */
+/**
+ * How many groups the data are for: one group in the place of several holds what they do together, one rank what the
+ * first does.
+ */
 static int groups_with_data(const trainer *t)
 {
     const cod_run_config *config = t->config;

@@ -1,7 +1,7 @@
 /**
  * @file
- * The strategy contract: how ranks co-operate on what a recipe computes (recipe.h). The trainer calls these hooks in the order below
- * and knows no strategy by name.
+ * The strategy contract: how ranks co-operate on what a recipe computes (recipe.h). The trainer calls these hooks in
+ * the order below and knows no strategy by name.
  *
  * All ranks of a group call the hooks in the same order. A hook that fails on one rank alone ends the whole job: the
  * program aborts it (cod_comm_abort()).
@@ -58,12 +58,12 @@ typedef struct cod_strategy_stats {
     uint64_t pulls, publications, rejected, teacher_switches, merges;
     double teacher_ms;  /**< median of the teacher's forward */
     double exchange_ms; /**< mean host time for the exchange in a step */
-    double
-        exchange_processor_s; /**< processor seconds of the training thread for the exchange; only codistill sets it */
-    double teacher_s;         /**< all teachers' forwards together */
-    double waited_s;          /**< seconds of waiting for averages of gradients after the backward pass */
-    const char *entropy;      /**< entropy coder of this rank's publications; NULL = it publishes nothing */
-    uint64_t pushes; /**< gradients that a server has applied, each as an update; 0 on ranks that are no servers */
+    /** processor seconds of the training thread for the exchange; only codistill sets it */
+    double exchange_processor_s;
+    double teacher_s;    /**< all teachers' forwards together */
+    double waited_s;     /**< seconds of waiting for averages of gradients after the backward pass */
+    const char *entropy; /**< entropy coder of this rank's publications; NULL = it publishes nothing */
+    uint64_t pushes;     /**< gradients that a server has applied, each as an update; 0 on ranks that are no servers */
     /**
      * Updates by others from the time a worker gets the weights until its gradients are applied: sum over pushes, and
      * largest.

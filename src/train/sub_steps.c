@@ -107,7 +107,9 @@ static cod_status update(trainer *t, size_t index)
     return STRATEGY(t, after_update, context, set);
 }
 
-/** Runs sub-steps from `first` up to the one at `last`, which alone may update a set, on all mini-batches; then updates. */
+/**
+ * Runs sub-steps from `first` up to the one at `last`, which alone may update a set, on all mini-batches; then updates.
+ */
 static cod_status run_round(trainer *t, size_t first, size_t last, const char *distilling)
 {
     const cod_sub_step *steps = t->session.recipe.steps;

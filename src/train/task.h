@@ -50,8 +50,8 @@ typedef struct cod_train_task cod_train_task;
 
 typedef struct cod_train_task_kind {
     cod_task task;
-    cod_task_figure
-        figures[COD_TASK_MAX_FIGURES]; /**< [figure_count]; the first decides which of two models is better */
+    /** [figure_count]; the first decides which of two models is better */
+    cod_task_figure figures[COD_TASK_MAX_FIGURES];
     int figure_count;
     const char *baseline;  /**< name of the trivial baseline: "bicubic" */
     const char *items;     /**< name of the data's items: "pictures" */

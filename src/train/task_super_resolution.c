@@ -176,8 +176,8 @@ static cod_status write_sample(super_resolution *s, const cod_task_evaluation *w
 }
 
 /**
- * The low picture that is enlarged: the pair's, or its true one degraded in a way that follows from its number. That is copied, as a
- * degrader's memory is many times as large.
+ * The low picture that is enlarged: the pair's, or its true one degraded in a way that follows from its number. That is
+ * copied, as a degrader's memory is many times as large.
  */
 static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pair, void **copy, cod_image *low)
 {

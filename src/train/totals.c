@@ -67,7 +67,10 @@ void trainer_read_stats(const trainer *t, cod_strategy_stats *out)
         out->push_staleness_max = (uint64_t)earlier[TOTAL_PUSH_STALENESS_MAX];
 }
 
-/** This process's memory, of pages that processes share its part: so sums over processes count those once. 0 = not known. */
+/**
+ * This process's memory, of pages that processes share its part: so sums over processes count those once. 0 = not
+ * known.
+ */
 static double memory_bytes(void)
 {
     FILE *file = fopen("/proc/self/smaps_rollup", "r");

@@ -31,8 +31,8 @@ typedef struct cod_train_request {
     cod_comm *comm;
     cod_train_report report; /**< may be NULL */
     void *report_context;
-    double
-        between_s; /**< also report when the last report is this old, for a terminal; 0 = only with lines of metrics */
+    /** also report when the last report is this old, for a terminal; 0 = only with lines of metrics */
+    double between_s;
     const atomic_int *stop_signal; /**< nonzero: save and end; set by a signal handler or any thread; may be NULL */
     const char *version;           /**< of the program, for summary.json */
     /**

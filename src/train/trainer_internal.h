@@ -34,8 +34,8 @@ typedef struct trainer_loss {
 /** What the ranks of a group agree on about one step. */
 typedef struct agreement {
     bool pending;
-    double
-        *values; /**< [agreement_count] losses of loss_delay steps before, ranks asked to stop, the strategy's flags */
+    /** [agreement_count] losses of loss_delay steps before, ranks asked to stop, the strategy's flags */
+    double *values;
     cod_request *request;
     double world_stop; /**< if groups are in step: above zero if a rank of any group was asked to stop */
     cod_request *world_request;
@@ -193,9 +193,16 @@ COD_MUST_CHECK cod_status trainer_load_values(trainer *t, const cod_st_file *fil
 COD_MUST_CHECK cod_status trainer_save_states(const trainer *t, bool own, float *const *moments,
                                               cod_checkpoint *checkpoint);
 COD_MUST_CHECK cod_status trainer_load_states(const trainer *t, bool own, const cod_st_file *file);
-/** Room for the moments of all ranks, on the one that saves them. @param[out] moments  in `arena`; others stay as they are */
+/**
+ * Room for the moments of all ranks, on the one that saves them.
+ *
+ * @param[out] moments  in `arena`; others stay as they are
+ */
 COD_MUST_CHECK cod_status trainer_make_room(const trainer *t, cod_arena *arena, float *moments[TRAINER_STATES_MAX]);
-/** The rank's own normalisation statistics, where it has any; loaded in place of the first rank's. Older checkpoints have only those. */
+/**
+ * The rank's own normalisation statistics, where it has any; loaded in place of the first rank's. Older checkpoints
+ * have only those.
+ */
 COD_MUST_CHECK cod_status trainer_save_statistics(trainer *t, cod_checkpoint *checkpoint);
 COD_MUST_CHECK cod_status trainer_load_statistics(trainer *t, const cod_st_file *file);
 /** What coded averages have rounded off, where there are any. */
@@ -239,7 +246,10 @@ double trainer_exchange_share(const trainer *t, const cod_strategy_stats *stats)
 COD_MUST_CHECK cod_status trainer_log_line(trainer *t);
 /** Reports progress for a terminal while no line of metrics is due. */
 void trainer_report_between(trainer *t);
-/** For cod_guards_look(): the mean, since the last line of metrics, of the loss or the figure of this name; `context` is a trainer. */
+/**
+ * For cod_guards_look(): the mean, since the last line of metrics, of the loss or the figure of this name; `context` is
+ * a trainer.
+ */
 double trainer_mean_by_name(const void *context, const char *name);
 
 /** The strategy's figures; on the leader those of earlier processes are added. */

@@ -320,7 +320,10 @@ static void trip_open_delta(trip *t, cod_codec_entropy entropy, cod_codec_range 
         t->reference[i] = t->values[i] + (float)(0.05 * movement * cod_rng_normal(&rng));
 }
 
-/** Where every weight drifts by 0.3 steps a version: rounded by 0.25 a version names fewer of them, and none stays behind for long. */
+/**
+ * Where every weight drifts by 0.3 steps a version: rounded by 0.25 a version names fewer of them, and none stays
+ * behind for long.
+ */
 static void what_is_left_out_is_sent_when_it_has_added_up(void **state)
 {
     (void)state;

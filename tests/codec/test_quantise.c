@@ -1,4 +1,7 @@
-/* Ops QUANTISE and DEQUANTISE of `ref` against the codec: with cod_codec_seal() and cod_codec_open() they give its bytes and values. */
+/*
+ * Ops QUANTISE and DEQUANTISE of `ref` against the codec: with cod_codec_seal() and cod_codec_open() they give its
+ * bytes and values.
+ */
 #include "support/test.h"
 
 #include "codec/codec.h"

@@ -12,8 +12,8 @@
 enum { STEP_VALUES = 20011, STEP_STATISTICS = 37 };
 
 /**
- * From STEP_DIRECT on, without the host's memory: by cod_group_average_direct(), and by the backend's own collective. In host memory these are
- * sums in the order of the ranks, as the first one's header promises.
+ * From STEP_DIRECT on, without the host's memory: by cod_group_average_direct(), and by the backend's own collective.
+ * In host memory these are sums in the order of the ranks, as the first one's header promises.
  */
 typedef enum step_average {
     STEP_PLAIN,

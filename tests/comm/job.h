@@ -17,8 +17,8 @@ int job_setup(void **state);
 int job_teardown(void **state);
 
 /**
- * Fails the test on every rank unless `ok` holds on every rank: a failed assertion jumps away, and a rank that did so alone
- * would leave the others waiting. Collective on all ranks.
+ * Fails the test on every rank unless `ok` holds on every rank: a failed assertion jumps away, and a rank that did so
+ * alone would leave the others waiting. Collective on all ranks.
  */
 void job_check(cod_status status, const char *what, const char *file, int line);
 

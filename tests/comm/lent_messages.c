@@ -1,4 +1,7 @@
-/* Between comm and MPI, by the linker's --wrap: tells `late` which of its devices' memory messages read and write, and for how long. */
+/*
+ * Between comm and MPI, by the linker's --wrap: tells `late` which of its devices' memory messages read and write, and
+ * for how long.
+ */
 #include "support/late.h"
 
 #include <mpi.h>

@@ -99,7 +99,10 @@ static void little_waits_before_a_slow_link(void **state)
         link_model link = {.rate = TEN_MEGABIT, .way_s = 1e-3};
         for (int again = 0; again < 3; again++) {
             const outcome out = get(runs, count, BYTES, &link);
-            /* WINDOW_FLOW_LEAST of each takes 13 ms; what waits behind those of the others adds as much to the round trip. */
+            /*
+             * WINDOW_FLOW_LEAST of each takes 13 ms; what waits behind those of the others adds as much to the round
+             * trip.
+             */
             assert_true(out.share > 0.95 && out.most_s < 0.1 + 0.025 * count);
         }
     }

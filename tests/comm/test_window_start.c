@@ -29,7 +29,10 @@ static int gets_of_all(void)
     return all;
 }
 
-/** One get from each rank that it said it would read, itself aside, and none from others: connections are dear among many ranks. */
+/**
+ * One get from each rank that it said it would read, itself aside, and none from others: connections are dear among
+ * many ranks.
+ */
 static void only_sources_are_read_at_the_start(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /*
- * Measures what a long get takes of a link, and what that costs a short one: rank 1 reads a window of rank 0's again and again, and a header
- * every 20 ms meanwhile. By hand: tools/netlab.sh --rate 10mbit -- mpirun -n 2 build/release/tests/comm/window_rate MEGABYTES TIMES
+ * Measures what a long get takes of a link, and what that costs a short one: rank 1 reads a window of rank 0's again
+ * and again, and a header every 20 ms meanwhile. By hand: tools/netlab.sh --rate 10mbit -- mpirun -n 2
+ * build/release/tests/comm/window_rate MEGABYTES TIMES
  */
 #include "comm/group.h"
 #include "comm/window.h"

@@ -51,7 +51,10 @@ static void a_list_that_does_not_fit_is_cut(void **state)
     assert_string_equal(text, "0,2,4,6...");
 }
 
-/** Two packages whose processors take turns, as on many servers; two hardware threads a core: 0 8 | 2 10 | 4 12 | 6 14 || 1 9 | … */
+/**
+ * Two packages whose processors take turns, as on many servers; two hardware threads a core: 0 8 | 2 10 | 4 12 | 6 14
+ * || 1 9 | …
+ */
 static const char *make_topology(void)
 {
     char path[4096];

@@ -1,4 +1,7 @@
-/* Times the backend's ops at the shapes of SRResNet (batch 16, 24x24 -> 96x96), one thread: ms, and GB/s of the views or GFLOP/s. */
+/*
+ * Times the backend's ops at the shapes of SRResNet (batch 16, 24x24 -> 96x96), one thread: ms, and GB/s of the views
+ * or GFLOP/s.
+ */
 #include "core/trace.h"
 #include "cpu/cpu.h"
 

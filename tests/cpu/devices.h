@@ -14,8 +14,8 @@ int test_devices_open(void **state);
 int test_devices_close(void **state);
 
 /**
- * Fills the device's scratch with NaN, as plans may not read what they have not written, and puts a guard behind it; where
- * `on` is a plain cpu device.
+ * Fills the device's scratch with NaN, as plans may not read what they have not written, and puts a guard behind it;
+ * where `on` is a plain cpu device.
  */
 COD_MUST_CHECK cod_status test_scratch_arm(cod_test_device on);
 /** COD_ERR_BACKEND where the guard was written to since. */

@@ -11,21 +11,24 @@
 /**
  * Convolutions and linear layers against `ref` in f64, with a bound for each element.
  *
- * `ref` computes on the values that the backend multiplies: activations as stored, weights rounded to bf16 where the convolution is
- * computed in it. What is left is how the backend adds and stores. With M the sum of the terms' magnitudes, found by running ref on
- * absolute values:
+ * `ref` computes on the values that the backend multiplies: activations as stored, weights rounded to bf16 where the
+ * convolution is computed in it. What is left is how the backend adds and stores. With M the sum of the terms'
+ * magnitudes, found by running ref on absolute values:
  *
- * - Adding K terms in f32 (u = 2^-24), whatever the order, is in error by at most K·u·M, and as roundings are as often up as down by
- *   about sqrt(K)·u·M (Higham & Mary 2019, theorem 2.4, with lambda = 1). Products of bf16 numbers are exact in f32.
- * - Storing a result y in bf16 is in error by at most half a step: 2^-8·|y| just above a power of two, where the step is 2^-7·|y|.
- *   A PReLU is applied to the stored result and stored again: twice that. Other fused activations and accumulation see the f32 sum.
- * - A residual may be added to the stored result, which is stored again: half a step of what it is, and one of what it was.
+ * - Adding K terms in f32 (u = 2^-24), whatever the order, is in error by at most K·u·M, and as roundings are as often
+ *   up as down by about sqrt(K)·u·M (Higham & Mary 2019, theorem 2.4, with lambda = 1). Products of bf16 numbers are
+ *   exact in f32.
+ * - Storing a result y in bf16 is in error by at most half a step: 2^-8·|y| just above a power of two, where the step
+ *   is 2^-7·|y|. A PReLU is applied to the stored result and stored again: twice that. Other fused activations and
+ *   accumulation see the f32 sum.
+ * - A residual may be added to the stored result, which is stored again: half a step of what it is, and one of what it
+ *   was.
  * - Fused sigmoid and tanh are polynomials, good to 2^-20·|y|. No activation but a steep PReLU enlarges earlier errors.
  */
 
 /*
- * A sanitizer looks at what the backend reads and writes: in all layers, dense and whole, and with gaps and sliced. There numbers are
- * compared for small convolutions only, as ref is slow in it; the plain build compares all.
+ * A sanitizer looks at what the backend reads and writes: in all layers, dense and whole, and with gaps and sliced.
+ * There numbers are compared for small convolutions only, as ref is slow in it; the plain build compares all.
  */
 #ifdef __SANITIZE_ADDRESS__
 enum { SEEDS = 16, LAYERS_COMPARED = 0 };

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 /**
- * Convolutions on 8-bit integers: `ref` against the formula of core/backend.h written out here, and cpu against ref. Integers and their
- * sums are exact on both, so cpu may differ by f32's rounding of three operations, and by one rounding of the result in bf16.
+ * Convolutions on 8-bit integers: `ref` against the formula of core/backend.h written out here, and cpu against ref.
+ * Integers and their sums are exact on both, so cpu may differ by f32's rounding of three operations, and by one
+ * rounding of the result in bf16.
  */
 typedef struct layer {
     int64_t n, h, w, in, out;

@@ -19,9 +19,9 @@ enum { SEEDS = 120 };
 
 /**
  * f32: `ref` sums in double, the backend in f32, so the error grows with the square root of the terms (a few hundred
- * here); sums of terms of both signs cancel, hence `scaled`. bf16: one rounding to 8 bits where results are stored, on either
- * side. Normalisation's gradients divide by the deviation, and a fused activation may fall on the other side of its kink only
- * where its input is within an error of zero, where both sides agree but for the slope's term in f32.
+ * here); sums of terms of both signs cancel, hence `scaled`. bf16: one rounding to 8 bits where results are stored, on
+ * either side. Normalisation's gradients divide by the deviation, and a fused activation may fall on the other side of
+ * its kink only where its input is within an error of zero, where both sides agree but for the slope's term in f32.
  */
 static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
 {

@@ -1,6 +1,6 @@
 /*
- * Weight gradients on AMX's tiles (tiles.c), and convolutions with stride 2 in both directions (phased.c), against `ref`: sums of
- * small integers, so that every bit can be compared.
+ * Weight gradients on AMX's tiles (tiles.c), and convolutions with stride 2 in both directions (phased.c), against
+ * `ref`: sums of small integers, so that every bit can be compared.
  */
 #include "support/test.h"
 
@@ -184,7 +184,9 @@ static void strided_convolutions_agree_with_ref(void **state)
     }
 }
 
-/** Numbers that are not finite reach the gradients of their own channels alone, and all of those that `ref` has there. */
+/**
+ * Numbers that are not finite reach the gradients of their own channels alone, and all of those that `ref` has there.
+ */
 static void infinite_values_stay_in_their_channels(void **state)
 {
     (void)state;

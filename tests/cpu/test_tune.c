@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/** The autotuner's file: written once for each shape, read by later devices, and no harm done by what is wrong with it. */
+/**
+ * The autotuner's file: written once for each shape, read by later devices, and no harm done by what is wrong with it.
+ */
 
 static const char *cache_file(void)
 {

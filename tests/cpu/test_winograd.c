@@ -10,9 +10,9 @@
 /**
  * Winograd's convolutions: exact where nothing is rounded, and how much more they round than direct ones.
  *
- * With x in -2…2 and weights in multiples of 4, all transformed values are whole numbers below 256 and all sums below 2^24, so
- * nothing is rounded before the result is stored: every bit must be ref's. Tiles of 4x4 outputs divide weights, or sums of a gradient,
- * by 24 in both directions, so that they want multiples of 576.
+ * With x in -2…2 and weights in multiples of 4, all transformed values are whole numbers below 256 and all sums below
+ * 2^24, so nothing is rounded before the result is stored: every bit must be ref's. Tiles of 4x4 outputs divide
+ * weights, or sums of a gradient, by 24 in both directions, so that they want multiples of 576.
  */
 typedef struct layer {
     int64_t n, h, w, in, out;
@@ -114,7 +114,10 @@ static double stored(cod_dtype dtype, double value)
     return dtype == COD_BF16 ? (double)cod_f32_from_bf16(cod_bf16_from_f32((float)value)) : (double)(float)value;
 }
 
-/* As in test_convolution.c: a sanitizer looks at what is read and written, in all layers; the plain build compares all numbers. */
+/*
+ * As in test_convolution.c: a sanitizer looks at what is read and written, in all layers; the plain build compares all
+ * numbers.
+ */
 #ifdef __SANITIZE_ADDRESS__
 enum { LAYERS_COMPARED = 1 };
 #else
@@ -219,8 +222,8 @@ static double rms_error(cod_test_device on, const cod_op *op, const double *exac
 }
 
 /**
- * Against f64 on unrounded numbers, the error is to stay within twice a direct convolution's, which rounds the same inputs; in f32,
- * where a sum over all tiles is one chain and oneDNN's are several, or within 2^-20 of the result.
+ * Against f64 on unrounded numbers, the error is to stay within twice a direct convolution's, which rounds the same
+ * inputs; in f32, where a sum over all tiles is one chain and oneDNN's are several, or within 2^-20 of the result.
  */
 static void it_rounds_at_most_twice_as_coarsely_as_direct(void **state)
 {
@@ -239,7 +242,10 @@ static void it_rounds_at_most_twice_as_coarsely_as_direct(void **state)
     }
 }
 
-/** In f32 alone, to within 2^-18 of the result: transforms with factors up to 25 round more coarsely than those of 2x2 outputs. */
+/**
+ * In f32 alone, to within 2^-18 of the result: transforms with factors up to 25 round more coarsely than those of 2x2
+ * outputs.
+ */
 static void large_tiles_round_to_a_quarter_million(void **state)
 {
     (void)state;

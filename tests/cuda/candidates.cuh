@@ -113,7 +113,9 @@ static double *values_of(cod_test_op *test, size_t slot)
     return values;
 }
 
-/** What a plan that stands for two ops gives (conv.cuh), of what `ref` gives of the product alone and the plan's inputs. */
+/**
+ * What a plan that stands for two ops gives (conv.cuh), of what `ref` gives of the product alone and the plan's inputs.
+ */
 static void apply_join(cod_test_op *test, cod_test_op *plan)
 {
     static const size_t first = COD_OP_MAX_INPUTS, second = COD_OP_MAX_INPUTS + 1;

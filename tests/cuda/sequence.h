@@ -46,8 +46,8 @@ typedef struct sequence {
 } sequence;
 
 /**
- * Makes the ops and their tensors. Tensors are filled as the seed says: `exact` with small integers, such that sums have no rounding
- * and results are exact in bf16; else with normal values. End it with sequence_clear().
+ * Makes the ops and their tensors. Tensors are filled as the seed says: `exact` with small integers, such that sums
+ * have no rounding and results are exact in bf16; else with normal values. End it with sequence_clear().
  */
 COD_MUST_CHECK cod_status sequence_init(sequence *s, cod_test_device on, const sequence_case *which, bool exact,
                                         uint64_t seed);

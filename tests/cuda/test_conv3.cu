@@ -120,7 +120,10 @@ static void less_shared_memory_has_other_kernels(void **)
     sequence_clear(&s);
 }
 
-/** What is chosen for the trunk of SRResNet on an H100: small tiles for a small batch, in one round; large ones for a large one. */
+/**
+ * What is chosen for the trunk of SRResNet on an H100: small tiles for a small batch, in one round; large ones for a
+ * large one.
+ */
 static void tiles_follow_from_the_batch(void **)
 {
     static const struct {
@@ -178,7 +181,10 @@ static void large_tiles_store_without_sums(void **)
     }
 }
 
-/** The weight gradient of a layer of small integers, whose sums are exact in any order, on a GPU with so much shared memory. */
+/**
+ * The weight gradient of a layer of small integers, whose sums are exact in any order, on a GPU with so much shared
+ * memory.
+ */
 static void check_gradient(int64_t channels, size_t kilobytes)
 {
     const cod_shape picture = {8, 24, 24, channels}, filter = {channels, 3, 3, channels};

@@ -57,7 +57,10 @@ static void threads_that_wait_for_ever_are_told(void **)
     assert_non_null(strstr(message, "the others are in warp_sync"));
 }
 
-/** Each half of the block turns its numbers by itself, the second one twice; `threads`: how many each half says there are. */
+/**
+ * Each half of the block turns its numbers by itself, the second one twice; `threads`: how many each half says there
+ * are.
+ */
 __global__ void parts_kernel(float *out, unsigned threads)
 {
     float *shared = shared_memory<float>();
@@ -114,7 +117,10 @@ static void writes_beside_memory_are_found(void **)
     cudaFree(out);
 }
 
-/** One thread reads what it should not, into shared memory that nobody looks at, as kernels may at the edges of a picture. */
+/**
+ * One thread reads what it should not, into shared memory that nobody looks at, as kernels may at the edges of a
+ * picture.
+ */
 __global__ void hidden_read_kernel(const float *in, float *out, int place, bool wide, bool shared)
 {
     if (shared)
@@ -420,7 +426,11 @@ static void an_edge_from_a_copy_is_found(void **)
     cudaFree(out);
 }
 
-/** One stream fills memory that another copies from. @return how many orders of late work gave the copy something else */
+/**
+ * One stream fills memory that another copies from.
+ *
+ * @return how many orders of late work gave the copy something else
+ */
 static int wrong_copies(bool waits)
 {
     float *memory = device_floats(2);

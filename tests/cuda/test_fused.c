@@ -12,9 +12,9 @@
 #include <string.h>
 
 /**
- * Fused plans against the same ops one after another. Values are small integers, so that sums are exact in f32 and what passes between
- * the ops is exact in bf16: results must be equal bit for bit, but for means and deviations, whose sums are divided. With normal values
- * what passes between the ops is rounded once more where they are apart.
+ * Fused plans against the same ops one after another. Values are small integers, so that sums are exact in f32 and what
+ * passes between the ops is exact in bf16: results must be equal bit for bit, but for means and deviations, whose sums
+ * are divided. With normal values what passes between the ops is rounded once more where they are apart.
  */
 
 #ifdef __SANITIZE_ADDRESS__

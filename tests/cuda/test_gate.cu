@@ -9,7 +9,10 @@ extern "C" {
 #include "support/test.h" /* last: cmocka defines `fail` */
 }
 
-/** Bit c % 8 of byte c / 8 of a row is whether y > 0; the last channels' byte is filled up with zeros; and the product is masked. */
+/**
+ * Bit c % 8 of byte c / 8 of a row is whether y > 0; the last channels' byte is filled up with zeros; and the product
+ * is masked.
+ */
 static void masks_are_as_the_library_reads_them(void **)
 {
     static const cod_shape shapes[] = {{1, 1, 1, 1}, {3, 1, 1, 130}, {7, 1, 1, 128}, {40, 1, 1, 24}, {2, 1, 1, 300}};

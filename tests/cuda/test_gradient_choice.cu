@@ -77,7 +77,10 @@ static void devices_with_less_memory_get_what_fits(void **)
     assert_true(many.operands.partial_count * many.blocks.y * many.blocks.z <= (int64_t)1 << 26);
 }
 
-/** Other kernels, strides, types and channels, and pictures that fill less than half of the tiles, are left to the kernel of any shape. */
+/**
+ * Other kernels, strides, types and channels, and pictures that fill less than half of the tiles, are left to the
+ * kernel of any shape.
+ */
 static void other_layers_are_left_alone(void **)
 {
     const cod_device h100 = device_of(132, 227);

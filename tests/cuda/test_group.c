@@ -10,8 +10,8 @@
 #include <string.h>
 
 /**
- * What one launch does for many layers: weight gradients of equal layers as one plan, and packing. `ref` computes the layers one by one.
- * Values are small integers, whose sums are exact, so that results must be equal bit for bit.
+ * What one launch does for many layers: weight gradients of equal layers as one plan, and packing. `ref` computes the
+ * layers one by one. Values are small integers, whose sums are exact, so that results must be equal bit for bit.
  */
 
 enum { MOST_LAYERS = 5, DW = COD_OP_MAX_INPUTS, DB = DW + 1 };
@@ -191,7 +191,10 @@ static void gradients_of_equal_layers_agree(void **state)
     }
 }
 
-/** A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that need more. */
+/**
+ * A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that
+ * need more.
+ */
 static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
 {
     (void)state;
@@ -232,8 +235,8 @@ static void require_run(cod_plan *plan, cod_test_op *test, cod_test_op *expected
 }
 
 /**
- * Plans whose dy lie in one buffer have one place for partial sums, which grows until one of them has run. One that needs more later has a
- * place of its own, because the first one's run may have been recorded.
+ * Plans whose dy lie in one buffer have one place for partial sums, which grows until one of them has run. One that
+ * needs more later has a place of its own, because the first one's run may have been recorded.
  */
 static void check_partial_sums(const group *kinds, int number)
 {

@@ -131,7 +131,9 @@ static void gradients_of_many_layers_take_two_launches(void **state)
         cod_test_op_clear(&tests[i]);
 }
 
-/** A kernel is chained to the one before it in its queue, but not to copies, packing, events, and the ends of captures. */
+/**
+ * A kernel is chained to the one before it in its queue, but not to copies, packing, events, and the ends of captures.
+ */
 static void chains_end_where_no_kernel_is_before(void **state)
 {
     (void)state;
@@ -195,7 +197,10 @@ static void chains_end_where_no_kernel_is_before(void **state)
     cod_test_op_clear(&test);
 }
 
-/** Behind another kernel, whose end none of them may need for its start; what they use too early is a fault (device_close()). */
+/**
+ * Behind another kernel, whose end none of them may need for its start; what they use too early is a fault
+ * (device_close()).
+ */
 static void expect_chained(const cod_op *op, cod_test_op *before)
 {
     cod_test_op test;
@@ -329,8 +334,8 @@ static step_launches launches_of_step(const char *options)
 }
 
 /**
- * Each residual block takes four: two convolutions, forward and backward, with all that is around them; the weight gradients of all
- * blocks are one launch. 64 channels from one to three of the picture: four forms of packed weights.
+ * Each residual block takes four: two convolutions, forward and backward, with all that is around them; the weight
+ * gradients of all blocks are one launch. 64 channels from one to three of the picture: four forms of packed weights.
  */
 static void a_training_step_takes_few_launches(void **state)
 {

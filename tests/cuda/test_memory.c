@@ -1,6 +1,6 @@
 /*
- * Bytes of the memory plan of whole training programs in bf16, with recomputing and without, as docs/gpu-status.md tells them: they
- * may not grow unseen. No program is made, as its memory would be gigabytes.
+ * Bytes of the memory plan of whole training programs in bf16, with recomputing and without, as docs/gpu-status.md
+ * tells them: they may not grow unseen. No program is made, as its memory would be gigabytes.
  */
 #include "support/test.h"
 

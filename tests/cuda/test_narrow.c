@@ -10,8 +10,9 @@
 #include <stdlib.h>
 
 /**
- * Convolutions between wide and narrow tensors (src/cuda/narrow.cuh) against `ref`. As in test_convolution.c, values are small integers
- * and multiples of 1/4, whose sums are exact in f32, so that results must be equal bit for bit; random values have a tolerance.
+ * Convolutions between wide and narrow tensors (src/cuda/narrow.cuh) against `ref`. As in test_convolution.c, values
+ * are small integers and multiples of 1/4, whose sums are exact in f32, so that results must be equal bit for bit;
+ * random values have a tolerance.
  */
 
 /* A sanitizer, which slows fibres down, sees one variant of each small layer. */
@@ -45,7 +46,10 @@ static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
 
 enum { NARROW_F32 = 1, WIDE_F32 = 2, GAPS = 4, ADDED = 8, FIRST = 16, VARIANTS = 32 };
 
-/** `variant` is a sum of the above. Gaps are odd for the narrow tensor; the wide one has its pixels at 16-byte boundaries. */
+/**
+ * `variant` is a sum of the above. Gaps are odd for the narrow tensor; the wide one has its pixels at 16-byte
+ * boundaries.
+ */
 static cod_op layer_op(const layer *l, cod_op_kind kind, int variant)
 {
     const cod_view narrow = view_of(variant & NARROW_F32 ? COD_F32 : COD_BF16, (cod_shape){l->n, l->h, l->w, l->narrow},
@@ -163,7 +167,10 @@ static void layers_agree(void **state)
     }
 }
 
-/** Weights and narrow tensors of f32 are rounded to bf16, one part in 512: errors of a sum grow with the root of its terms. */
+/**
+ * Weights and narrow tensors of f32 are rounded to bf16, one part in 512: errors of a sum grow with the root of its
+ * terms.
+ */
 static void random_values_agree(void **state)
 {
     (void)state;
@@ -247,7 +254,10 @@ static void a_nan_reaches_the_pixels_around_it_alone(void **state)
     }
 }
 
-/** A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that need more. */
+/**
+ * A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that
+ * need more.
+ */
 static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
 {
     (void)state;

@@ -132,7 +132,10 @@ static void ops_that_fit_are_taken(void **)
         assert_true(is_made(op, COD_BF16));
         assert_false(is_made(op, COD_F32));
         assert_false(is_made(op, COD_S8));
-        /* The wide tensor: pixels that begin at no 16-byte boundary; f32, which a spread alone, the data gradient, writes. */
+        /*
+         * The wide tensor: pixels that begin at no 16-byte boundary; f32, which a spread alone, the data gradient,
+         * writes.
+         */
         cod_view *wide = kind == COD_OP_CONV2D_BACKWARD_DATA ? &op.outputs[0] : &op.inputs[0];
         wide->pixel_stride += 4;
         assert_false(is_made(op, COD_BF16));

@@ -1,6 +1,6 @@
 /*
- * Averages by src/cuda/nccl.cu, on the emulated GPU with the stand-in for NCCL, in the small steps of tests/comm: several ranges at a time, of odd
- * sizes, on streams whose work is done late and in an order by chance.
+ * Averages by src/cuda/nccl.cu, on the emulated GPU with the stand-in for NCCL, in the small steps of tests/comm:
+ * several ranges at a time, of odd sizes, on streams whose work is done late and in an order by chance.
  */
 #include "comm/job.h"
 
@@ -48,7 +48,10 @@ static void averages_have_the_bits_of_host_memory(void **state)
     }
 }
 
-/** Gradients that are averaged before they are there, an average that another queue waits for, and one that is used before. */
+/**
+ * Gradients that are averaged before they are there, an average that another queue waits for, and one that is used
+ * before.
+ */
 static void a_missing_wait_gives_other_bits(void **state)
 {
     static const step_mistake mistakes[] = {STEP_NO_READY, STEP_OTHER_QUEUE, STEP_TOO_EARLY};

@@ -7,7 +7,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/** NORM_STATISTICS with NORM_APPLY against NORM_TRAIN of `ref`, NORM_BACKWARD_REDUCE with NORM_BACKWARD_APPLY against NORM_BACKWARD. */
+/**
+ * NORM_STATISTICS with NORM_APPLY against NORM_TRAIN of `ref`, NORM_BACKWARD_REDUCE with NORM_BACKWARD_APPLY against
+ * NORM_BACKWARD.
+ */
 
 #ifdef __SANITIZE_ADDRESS__
 enum { SEEDS = 12 };
@@ -63,7 +66,10 @@ static cod_status check_sums(const cod_view *sums, cod_test_op *test)
     return status;
 }
 
-/** The halves of NORM_BACKWARD, with g where `where` says: 0 in place, 1 in a tensor of its own, 2 nowhere if it may be absent. */
+/**
+ * The halves of NORM_BACKWARD, with g where `where` says: 0 in place, 1 in a tensor of its own, 2 nowhere if it may be
+ * absent.
+ */
 static cod_status run_backward(cod_test_op *test, int where)
 {
     const cod_op *whole = &test->op;

@@ -3,7 +3,10 @@
 
 enum { INSTRUCTION_WORDS = 16 };
 
-/** What each instruction that older GPUs lack leaves in a lane's registers, {32, INSTRUCTION_WORDS}, of {32, 4} and {32, 4} words. */
+/**
+ * What each instruction that older GPUs lack leaves in a lane's registers, {32, INSTRUCTION_WORDS}, of {32, 4} and {32,
+ * 4} words.
+ */
 __global__ void instructions_kernel(const uint32_t *words, uint32_t *out)
 {
     uint32_t *shared = shared_memory<uint32_t>();
@@ -95,9 +98,10 @@ static double largest_power(const uint16_t *values, int step)
 }
 
 /**
- * How many sums are farther from the exact ones than they may be, those of row `but_row` and column `but_column` aside. As warp_older.cuh says, an
- * operand changes by less than 2^-29 of its row's or column's largest power of two, or by nothing where none is that small. Beside that there
- * are the roundings of 16 additions in f32 to 2^-24 each, and of results and sums of scaled products below f32's normal numbers.
+ * How many sums are farther from the exact ones than they may be, those of row `but_row` and column `but_column` aside.
+ * As warp_older.cuh says, an operand changes by less than 2^-29 of its row's or column's largest power of two, or by
+ * nothing where none is that small. Beside that there are the roundings of 16 additions in f32 to 2^-24 each, and of
+ * results and sums of scaled products below f32's normal numbers.
  */
 static int wrong_sums(const product &p, int but_row, int but_column)
 {
@@ -122,7 +126,10 @@ static int wrong_sums(const product &p, int but_row, int but_column)
     return wrong;
 }
 
-/** Of values by chance: an exponent for all of A, of B, and by how much it goes up and down from one row of A, column of B, and value to the next. */
+/**
+ * Of values by chance: an exponent for all of A, of B, and by how much it goes up and down from one row of A, column of
+ * B, and value to the next.
+ */
 struct range_case {
     const char *title;
     int a, b, lines, values;

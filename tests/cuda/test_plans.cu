@@ -1,4 +1,7 @@
-/** What plans decide on the host, for devices and sizes that are not here: tiles of products, walks over views and over flat arrays. */
+/**
+ * What plans decide on the host, for devices and sizes that are not here: tiles of products, walks over views and over
+ * flat arrays.
+ */
 #include "cuda/conv_library.cuh"
 #include "cuda/conv_plan.cuh"
 #include "cuda/update.cuh"
@@ -100,7 +103,9 @@ static void phases_count_as_blocks(void **)
     check_tile(h100, convolution_of(true, 16, 12, 64, 64, 1), 32, 32);
 }
 
-/** Two to the 30 rows and 20 columns: 2^36 blocks of the largest tile. In 32 bits they would be none, and cost nothing. */
+/**
+ * Two to the 30 rows and 20 columns: 2^36 blocks of the largest tile. In 32 bits they would be none, and cost nothing.
+ */
 static void blocks_are_counted_in_64_bits(void **)
 {
     const cod_device h100 = device_of(132, 227), one = device_of(1, 227);

@@ -1,6 +1,6 @@
 /*
- * One training step of ResNet-50 at its full width on the GPU against `ref` in f32: loss, outputs, running statistics, and the gradient of
- * each parameter.
+ * One training step of ResNet-50 at its full width on the GPU against `ref` in f32: loss, outputs, running statistics,
+ * and the gradient of each parameter.
  */
 #include "support/test.h"
 
@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last stage's normalisations see 3 x 2 x 2 values of each channel: over very few, gradients would be what is left of rounding. */
+/*
+ * The last stage's normalisations see 3 x 2 x 2 values of each channel: over very few, gradients would be what is left
+ * of rounding.
+ */
 static const cod_shape pictures = {3, 33, 47, 3};
 #define OPTIONS "height=33 width=47 channels=3 classes=10"
 
@@ -32,8 +35,9 @@ static cod_value loss;
 static step_result expected; /**< on `ref` */
 
 /**
- * As small_residual() of golden/make_models.py: blocks add little to what they get, so that depth does not amplify rounding. What ReLUs read lies
- * three standard deviations from their kink, above it and within blocks in every second channel below, so that rounding hardly turns their choice.
+ * As small_residual() of golden/make_models.py: blocks add little to what they get, so that depth does not amplify
+ * rounding. What ReLUs read lies three standard deviations from their kink, above it and within blocks in every second
+ * channel below, so that rounding hardly turns their choice.
  */
 static void set_weights(test_net *net, double *values)
 {
@@ -105,8 +109,8 @@ static void check(const char *what, squares sum, double bound)
 }
 
 /**
- * Running statistics, and gradients of each layer's parameters together: that of a normalisation's bias alone may be what is left of terms that
- * cancel, because the next normalisation takes away the mean.
+ * Running statistics, and gradients of each layer's parameters together: that of a normalisation's bias alone may be
+ * what is left of terms that cancel, because the next normalisation takes away the mean.
  */
 static void compare_params(const step_result *actual, double grad_bound, double state_bound)
 {
@@ -156,8 +160,8 @@ static void a_step_in_f32_equals_ref(void **state)
 }
 
 /**
- * Each of 160 tensors is rounded to 8 bits, which turns the choice of some ReLUs: gradients were off by 5.6e-2 in the middle and 0.13 at most. With
- * inputs of ReLUs around the kink, as at the start of training, it was 0.47 and 0.64.
+ * Each of 160 tensors is rounded to 8 bits, which turns the choice of some ReLUs: gradients were off by 5.6e-2 in the
+ * middle and 0.13 at most. With inputs of ReLUs around the kink, as at the start of training, it was 0.47 and 0.64.
  */
 static void a_step_in_bf16_is_near_ref(void **state)
 {

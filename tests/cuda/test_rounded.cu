@@ -62,7 +62,10 @@ static void expect_copy(const uint16_t *copy, int count, float first, int offset
         assert_int_equal(read[i], cod_bf16_from_f32(first + 0.37f * static_cast<float>(i + offset)));
 }
 
-/** Plans of a layer's two directions share one copy, which one launch writes, once; a view of other elements has another. */
+/**
+ * Plans of a layer's two directions share one copy, which one launch writes, once; a view of other elements has
+ * another.
+ */
 static void plans_of_one_layer_share_a_copy(void **)
 {
     layer l;
@@ -202,7 +205,10 @@ static size_t launches_of_prepare(trained *of, bool updated)
     return cod_emulated_launches(nullptr);
 }
 
-/** With clipping and an average, with vectors that copies divide and without, in parts, and from a recording made before the copies. */
+/**
+ * With clipping and an average, with vectors that copies divide and without, in parts, and from a recording made before
+ * the copies.
+ */
 static void updates_write_copies(void **)
 {
     static const cod_optimiser_kind kinds[] = {COD_OPT_SGD, COD_OPT_ADAM, COD_OPT_ADAMW};
@@ -247,7 +253,9 @@ static void updates_write_copies(void **)
     }
 }
 
-/** What a merge, a load or an average does: it writes weights, and the plans are prepared without a word of an update. */
+/**
+ * What a merge, a load or an average does: it writes weights, and the plans are prepared without a word of an update.
+ */
 static void other_writes_are_rounded(void **)
 {
     trained t;

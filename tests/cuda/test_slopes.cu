@@ -1,4 +1,7 @@
-/* Sums of slopes' gradients over blocks (src/cuda/slopes.cuh): of any number of blocks, in one order; a missing barrier is found. */
+/*
+ * Sums of slopes' gradients over blocks (src/cuda/slopes.cuh): of any number of blocks, in one order; a missing barrier
+ * is found.
+ */
 #include "cuda/sums.cuh"
 
 /* A copy of the functions in which the barrier may be left out. */

@@ -56,7 +56,10 @@ static void open_model(const training *which, cod_arena *arena, cod_model *model
     model->output = cod_unet_discriminator(model->graph, cod_graph_input(model->graph, "input", 3), 4);
 }
 
-/** @param[out] losses  [STEPS] @param[out] values  new: the weights and statistics after them, and their averages or zeros */
+/**
+ * @param[out] losses  [STEPS]
+ * @param[out] values  new: the weights and statistics after them, and their averages or zeros
+ */
 static size_t train(const cod_backend *backend, cod_dtype activation, const training *which, float *losses,
                     double **values)
 {
@@ -107,8 +110,8 @@ static void compare_values(const char *kind, const char *what, const double *val
 }
 
 /**
- * Differences grow with the steps: Adam's first ones go by the signs of gradients, which rounding may turn where they are
- * near zero. In bf16 each layer rounds to 8 bits.
+ * Differences grow with the steps: Adam's first ones go by the signs of gradients, which rounding may turn where they
+ * are near zero. In bf16 each layer rounds to 8 bits.
  */
 static void compare(cod_dtype activation, double loss_bound, double value_bound)
 {

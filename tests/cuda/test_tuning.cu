@@ -423,7 +423,9 @@ static void a_key_tells_slopes_apart(void **)
     assert_string_equal(keys[RELU], keys[RELU_TOO]);
 }
 
-/** The words of the device that are in every key, where its driver's module says `line`; NULL = there is no such file. */
+/**
+ * The words of the device that are in every key, where its driver's module says `line`; NULL = there is no such file.
+ */
 static void expect_driver(const char *line, const char *words)
 {
     char key[2048];

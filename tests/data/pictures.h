@@ -18,7 +18,9 @@ int remove_folder(void **state);
 /** A path below the temporary folder, its folders made; lives until tear-down. */
 const char *below(const char *fmt, ...) COD_PRINTF(1, 2);
 
-/** Writes a PNG whose pixel is (x / divisor, y / divisor, blue); divisor 4 gives the nearest-neighbour x4 of divisor 1. */
+/**
+ * Writes a PNG whose pixel is (x / divisor, y / divisor, blue); divisor 4 gives the nearest-neighbour x4 of divisor 1.
+ */
 void write_picture(const char *path, int64_t width, int64_t height, int divisor, int blue);
 void write_bytes(const char *path, const void *bytes, size_t count);
 /** Reads a whole file; the caller frees it. */
@@ -32,7 +34,11 @@ cod_data_options options_of(const char *paths);
 /** Sets a list or any other option from text, commas between items. */
 void set_option(cod_data_options *options, const char *key, const char *text);
 
-/** Draws batches in 8 bits and in f32: bytes, looked up and turned, give the same bits. @return bits 1 << turn that were seen */
+/**
+ * Draws batches in 8 bits and in f32: bytes, looked up and turned, give the same bits.
+ *
+ * @return bits 1 << turn that were seen
+ */
 int check_bytes(const cod_samples *samples, int64_t batch, int steps);
 
 /** Log lines since the last call of capture_log() that contain `part`. */

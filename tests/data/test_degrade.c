@@ -59,7 +59,10 @@ static void kept_memory_is_given_back(void **state)
     cod_arena_clear(&arena);
 }
 
-/** With all else at rest, the result is that of the operations one by one: the last JPEG before or behind the resize and sinc filter. */
+/**
+ * With all else at rest, the result is that of the operations one by one: the last JPEG before or behind the resize and
+ * sinc filter.
+ */
 static void operations_have_their_order(void **state)
 {
     (void)state;
@@ -236,7 +239,10 @@ static cod_loader *start(const cod_samples *samples, int threads, uint64_t step,
     return loader;
 }
 
-/** Batches are the same with any number of threads, from any step on, and in 8 bits; the true crops are those of bicubic. */
+/**
+ * Batches are the same with any number of threads, from any step on, and in 8 bits; the true crops are those of
+ * bicubic.
+ */
 static void loaders_replay_degraded_crops(void **state)
 {
     (void)state;

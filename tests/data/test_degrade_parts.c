@@ -273,7 +273,10 @@ static void poisson_noise_is_distributed_so(void **state)
     fill(&picture, SIDE, 255);
     for (int i = 0; i < HALF; i++)
         picture.pixels[i] = 0;
-    /* A tenth of the change keeps those below the mean apart: 255 + (k/2 - 1) · 25.5; those above it are limited to 255. */
+    /*
+     * A tenth of the change keeps those below the mean apart: 255 + (k/2 - 1) · 25.5; those above it are limited to
+     * 255.
+     */
     cod_add_poisson(poisson, &picture, 0.1, false, &rng);
     for (int i = 0; i < HALF; i++)
         assert_true(picture.pixels[i] == 0);

@@ -211,7 +211,9 @@ static void other_formats_are_read(void **state)
     check_smooth("orientation6.tif", false, 255, 0);
 }
 
-/** The chunk that says how to turn a WebP stands at its end, which may lie behind what is read first to learn its size. */
+/**
+ * The chunk that says how to turn a WebP stands at its end, which may lie behind what is read first to learn its size.
+ */
 static void a_late_orientation_is_seen(void **state)
 {
     (void)state;
@@ -377,7 +379,10 @@ static void written_pictures_read_back(void **state)
         }
 }
 
-/** What JPEG and WebP keep: colours within their loss, alpha in WebP alone, everything 8-bit in WebP at the best quality. */
+/**
+ * What JPEG and WebP keep: colours within their loss, alpha in WebP alone, everything 8-bit in WebP at the best
+ * quality.
+ */
 static void lossy_formats_read_back(void **state)
 {
     (void)state;

@@ -12,8 +12,8 @@
 enum { PICTURES = 11, PATCH = 8, SCALE = 4, HIGH = PATCH * SCALE };
 
 /**
- * Pairs in which every pixel tells its place, (x, y) of the low picture in red and green, and its picture in blue: the high
- * one repeats each low pixel, so that crops that belong together are known by their pixels.
+ * Pairs in which every pixel tells its place, (x, y) of the low picture in red and green, and its picture in blue: the
+ * high one repeats each low pixel, so that crops that belong together are known by their pixels.
  */
 static cod_data_options make_pairs(const char *name, int cache_mb)
 {

@@ -52,7 +52,10 @@ static size_t bytes_at(double scale)
     return (size_t)(width * height * 3 * (1 + 4 * 4));
 }
 
-/** Each training picture comes at each scale, from memory or files; what is validated on stays as it is and is in no copy. */
+/**
+ * Each training picture comes at each scale, from memory or files; what is validated on stays as it is and is in no
+ * copy.
+ */
 static void pictures_come_at_several_scales(void **state)
 {
     (void)state;
@@ -83,7 +86,10 @@ static void pictures_come_at_several_scales(void **state)
     cod_dataset_close(plain);
 }
 
-/** Copies follow their pictures to groups, obey weights and are left out where no crop fits; folders of validation have none. */
+/**
+ * Copies follow their pictures to groups, obey weights and are left out where no crop fits; folders of validation have
+ * none.
+ */
 static void scales_go_with_folders_and_groups(void **state)
 {
     (void)state;

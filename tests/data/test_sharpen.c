@@ -9,7 +9,10 @@
 
 enum { W = 61, H = 40, COUNT = W * H * 3, SCALE = 4 };
 
-/** The picture of golden/make_sharpen.py: edges of 150, edges of 9, which are below the threshold, and all values side by side. */
+/**
+ * The picture of golden/make_sharpen.py: edges of 150, edges of 9, which are below the threshold, and all values side
+ * by side.
+ */
 static void draw_picture(uint8_t *pixels)
 {
     for (int y = 0; y < H; y++)

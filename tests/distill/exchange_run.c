@@ -89,7 +89,10 @@ static bool is_key(const exchange_run *r, int group, int64_t version, int64_t nu
     return kind == 'k';
 }
 
-/** What a reader makes of the fragment that is published after this step: each shard by itself through the codec and back, deltas from one publication to the next, but for the spoiled one. */
+/**
+ * What a reader makes of the fragment that is published after this step: each shard by itself through the codec and
+ * back, deltas from one publication to the next, but for the spoiled one.
+ */
 static void known_decoded(const exchange_run *r, int group, int64_t step, float *out)
 {
     static const cod_chunk_coding codings[] = {COD_CHUNK_F32,  COD_CHUNK_F32,  COD_CHUNK_BF16,
@@ -130,7 +133,10 @@ static void known_decoded(const exchange_run *r, int group, int64_t step, float 
     cod_codec_clear(&codec);
 }
 
-/** One folder for all runs of a job that are restored; else each has its own, as what an earlier one left makes keys of deltas. */
+/**
+ * One folder for all runs of a job that are restored; else each has its own, as what an earlier one left makes keys of
+ * deltas.
+ */
 static const char *shared_folder(bool restored)
 {
     static char path[256], own[300];

@@ -59,8 +59,8 @@ cod_exchange_options run_options(int64_t period);
 bool run_is_on_files(void);
 
 /**
- * Lets the exchange copy its snapshots from a device: `ref`, or the late backend where the environment wants it. Ended by
- * run_leave_device(), after the exchange.
+ * Lets the exchange copy its snapshots from a device: `ref`, or the late backend where the environment wants it. Ended
+ * by run_leave_device(), after the exchange.
  */
 void run_use_device(exchange_run *r);
 void run_leave_device(exchange_run *r);
@@ -75,15 +75,18 @@ void run_publish(exchange_run *r, const float *values, int64_t step);
 extern bool run_misled;
 
 /**
- * Splits the job into groups of these sizes, each with a model of its own size, or all alike where `options` says that they
- * merge. Collective. `run` names it.
+ * Splits the job into groups of these sizes, each with a model of its own size, or all alike where `options` says that
+ * they merge. Collective. `run` names it.
  */
 void run_open(exchange_run *r, const int *sizes, size_t groups, const cod_exchange_options *options, uint64_t run);
 
 /** Steps as the trainer's loop makes them, until `steps` are done. All ranks of the group. */
 void run_until(exchange_run *r, int64_t steps);
 
-/** Steps until every rank of the job holds version `version` of its peers, or a later one, and nothing that is a round older. All ranks. */
+/**
+ * Steps until every rank of the job holds version `version` of its peers, or a later one, and nothing that is a round
+ * older. All ranks.
+ */
 void run_until_all_hold(exchange_run *r, uint64_t version);
 
 /** Ends what is under way, checks that the group's ranks agree on all that they took over, and frees. Collective. */

@@ -31,7 +31,9 @@ cod_group_config architecture_of(const student *s);
 
 /** Predicts, and waits for the loss. */
 COD_MUST_CHECK cod_status run_teacher(cod_teacher *teacher, float *loss);
-/** Loads values of the host from its memory or, where the backend has memory of its own, every second time from there. */
+/**
+ * Loads values of the host from its memory or, where the backend has memory of its own, every second time from there.
+ */
 COD_MUST_CHECK cod_status load_teacher(cod_teacher *teacher, const cod_weights *weights, const float *values);
 
 /** Zeroed; free(). */

@@ -35,7 +35,10 @@ static bool holds_all(const exchange_run *r, uint64_t version)
     return true;
 }
 
-/** Of what is coded on a device, less than half of f32's bytes go between it and the host: all that is published and taken over. */
+/**
+ * Of what is coded on a device, less than half of f32's bytes go between it and the host: all that is published and
+ * taken over.
+ */
 static bool moves_codes(const exchange_run *r, size_t copied)
 {
     uint64_t largest = 0;
@@ -96,7 +99,9 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
     {
         exchange_run r;
         cod_exchange_options options = run_options(20);
-        /* With steps of 1 ms a version in 3 slots lives 40 ms, about as long as the slow group's pull; in 8 slots, 140. */
+        /*
+         * With steps of 1 ms a version in 3 slots lives 40 ms, about as long as the slow group's pull; in 8 slots, 140.
+         */
         options.slots = 8;
         run_open(&r, s->sizes, s->groups, &options, RUN_NAME);
         const bool slow = cod_group_index(r.group) == 0;
@@ -106,7 +111,9 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
     }
 }
 
-/** A step, an evaluation or a checkpoint of this rank that takes longer than a pull's patience says nothing of the pull. */
+/**
+ * A step, an evaluation or a checkpoint of this rank that takes longer than a pull's patience says nothing of the pull.
+ */
 static void steps_longer_than_the_patience_lose_nothing(void **state)
 {
     (void)state;
@@ -125,8 +132,8 @@ static void steps_longer_than_the_patience_lose_nothing(void **state)
 }
 
 /**
- * As after a pause of the node: one group is some periods behind, which must not end merging. The groups step together from
- * then on, so that it stays so far behind whatever the machine's load.
+ * As after a pause of the node: one group is some periods behind, which must not end merging. The groups step together
+ * from then on, so that it stays so far behind whatever the machine's load.
  */
 static void a_group_that_is_behind_still_meets_its_peers(void **state)
 {
@@ -178,7 +185,9 @@ static void who_lost_a_delta_goes_on_from_a_key(void **state)
     }
 }
 
-/** All groups step together until each publishes by this coder and its peers have taken over `more` versions since then. */
+/**
+ * All groups step together until each publishes by this coder and its peers have taken over `more` versions since then.
+ */
 static void run_until_coder(exchange_run *r, const char *entropy, uint64_t more)
 {
     uint64_t since = 0;

@@ -65,7 +65,10 @@ static bool moves_codes(const exchange_run *r, size_t copied)
     return !r->late || (copied > 0 && copied < most * sizeof(float) / 2);
 }
 
-/** Whether the memory of a device that an exchange takes is what cod_exchange_plan() counts, but for pulls of small fragments alone. */
+/**
+ * Whether the memory of a device that an exchange takes is what cod_exchange_plan() counts, but for pulls of small
+ * fragments alone.
+ */
 static bool takes_what_is_planned(const exchange_run *r, const split *s)
 {
     const cod_exchange_sizes planned =
@@ -110,7 +113,10 @@ static void exact_own_fragments_stand_beside_what_is_taken_over(void **state)
     fragments_are_taken_over(COD_AGAINST_EXACT);
 }
 
-/** A fragment's deltas are against its own last version: readers refuse them after a resume with another, and go on at its next key. */
+/**
+ * A fragment's deltas are against its own last version: readers refuse them after a resume with another, and go on at
+ * its next key.
+ */
 static void deltas_against_another_reference_are_refused(void **state)
 {
     (void)state;
@@ -179,7 +185,10 @@ static void as_many_bytes_travel_in_fragments(void **state)
     }
 }
 
-/** All fragments are pulled into one set of rooms, as large as `plan` says, and none is made beside it where no pull is given up. */
+/**
+ * All fragments are pulled into one set of rooms, as large as `plan` says, and none is made beside it where no pull is
+ * given up.
+ */
 static void fragments_are_pulled_into_the_same_rooms(void **state)
 {
     (void)state;
@@ -252,7 +261,10 @@ static void deterministic_fragments_resume_bit_for_bit(void **state)
     }
 }
 
-/** Each rank of a node has its part of the snapshot of each fragment, and mirrors the other node's shards from their parts. */
+/**
+ * Each rank of a node has its part of the snapshot of each fragment, and mirrors the other node's shards from their
+ * parts.
+ */
 static void on_two_nodes_fragments_are_those_of_one(void **state)
 {
     (void)state;

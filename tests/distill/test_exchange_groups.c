@@ -13,7 +13,9 @@
 
 enum { RUN_NAME = 7, DELTA = COD_EXCHANGE_DELTA };
 
-/** More peers than one pull after another could follow: publications come every 12 steps, and a pull takes 7 at least. */
+/**
+ * More peers than one pull after another could follow: publications come every 12 steps, and a pull takes 7 at least.
+ */
 static void all_peers_have_their_turn_within_a_period(void **state)
 {
     (void)state;
@@ -64,7 +66,10 @@ static cod_status offer_and_note(cod_transport *transport, const cod_slot_identi
     return status;
 }
 
-/** Two pulls for three peers: who answered while the pull that it belongs to was taking another peer's version is asked again. */
+/**
+ * Two pulls for three peers: who answered while the pull that it belongs to was taking another peer's version is asked
+ * again.
+ */
 static void what_is_proposed_was_asked_after_the_last_pull(void **state)
 {
     (void)state;
@@ -118,7 +123,10 @@ static void keep_warning(void *context, cod_log_level level, const char *line)
         snprintf(warning, sizeof warning, "%s", line);
 }
 
-/** As of mixed processors: what they compute differs in a bit, and readers would put together what does not belong together. */
+/**
+ * As of mixed processors: what they compute differs in a bit, and readers would put together what does not belong
+ * together.
+ */
 static void ranks_with_other_weights_are_named(void **state)
 {
     (void)state;
@@ -212,7 +220,9 @@ static bool holds_what_is_planned(const exchange_run *r, const int sizes[2])
     return held >= count * part && held < count * (part + 2) && e->shared_used >= held && e->shared_used < held + 4096;
 }
 
-/** Two and two ranks of a group on two nodes, or two and one: each node has one copy, and the other node's shards once. */
+/**
+ * Two and two ranks of a group on two nodes, or two and one: each node has one copy, and the other node's shards once.
+ */
 static void ranks_of_a_node_hold_values_together(void **state)
 {
     (void)state;

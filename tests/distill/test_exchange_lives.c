@@ -1,6 +1,6 @@
 /*
- * A publisher that dies and goes on from an older checkpoint, or whose storage fails, while its reader lives on and holds what it
- * made before. Each is a group of all ranks of the job.
+ * A publisher that dies and goes on from an older checkpoint, or whose storage fails, while its reader lives on and
+ * holds what it made before. Each is a group of all ranks of the job.
  */
 #include "comm/job.h"
 
@@ -211,7 +211,10 @@ static void readers_follow_a_publisher_that_begins_anew(void **state)
     check_begun_anew(1);
 }
 
-/** As long as the reference of a delta may be a version of before to a reader, keys are published: one more than there were versions. */
+/**
+ * As long as the reference of a delta may be a version of before to a reader, keys are published: one more than there
+ * were versions.
+ */
 static void who_begins_anew_publishes_keys_up_to_its_old_newest(void **state)
 {
     (void)state;
@@ -338,8 +341,8 @@ static int halves_of(exchange_run *r, uint64_t version)
 }
 
 /**
- * A group dies when one of its ranks has written a version and the other has not, and makes it again, of other weights, while a
- * reader that has the first half waits for the second.
+ * A group dies when one of its ranks has written a version and the other has not, and makes it again, of other weights,
+ * while a reader that has the first half waits for the second.
  */
 static void halves_of_two_lives_never_meet(void **state)
 {

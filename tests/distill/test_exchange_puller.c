@@ -1,4 +1,7 @@
-/* A puller by itself: it pulls what a codec and the file transport's publisher put into a folder, one version after another. */
+/*
+ * A puller by itself: it pulls what a codec and the file transport's publisher put into a folder, one version after
+ * another.
+ */
 #include "support/folder.h"
 #include "support/test.h"
 

@@ -92,7 +92,11 @@ static void make_too_long(run_saved *saved)
            sizeof too_long);
 }
 
-/** Goes on from what was saved, in this form. @param[out] digest  of all that was taken over; without a restart at `form` FORMS */
+/**
+ * Goes on from what was saved, in this form.
+ *
+ * @param[out] digest  of all that was taken over; without a restart at `form` FORMS
+ */
 static cod_status go_on(const split *s, form how, uint64_t *digest)
 {
     exchange_run r;

@@ -101,7 +101,10 @@ static void go_on_together(exchange_run *r)
     run_until_all_hold(r, cod_comm_rank(job) == STOPPED ? newest + 1 : run_held(r, STOPPED) + 1);
 }
 
-/** No time-out of the exchange ends while the test runs, so that a step that waited for the stopped group would wait for ever. */
+/**
+ * No time-out of the exchange ends while the test runs, so that a step that waited for the stopped group would wait for
+ * ever.
+ */
 static void a_stopped_group_delays_no_other(void **state)
 {
     (void)state;
@@ -116,7 +119,10 @@ static void a_stopped_group_delays_no_other(void **state)
     check_all(sound);
 }
 
-/** The last rank has published and is stopped before anybody has read a byte of it but for the window's warm-up; pulls of it are given up. */
+/**
+ * The last rank has published and is stopped before anybody has read a byte of it but for the window's warm-up; pulls
+ * of it are given up.
+ */
 static void a_group_that_is_stopped_at_the_first_pull_delays_no_other(void **state)
 {
     (void)state;

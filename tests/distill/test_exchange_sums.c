@@ -1,4 +1,7 @@
-/* What the ranks of a group decide by the sums of what they told: three agreements and an addition, without publisher, pulls and MPI. */
+/*
+ * What the ranks of a group decide by the sums of what they told: three agreements and an addition, without publisher,
+ * pulls and MPI.
+ */
 #include "support/test.h"
 
 #include "distill/exchange_agreement_internal.h"
@@ -144,7 +147,9 @@ static void a_group_hears_of_its_publication(void **state)
             .print = 65535, .waiting = r > 0, .unfit = r<2, .interval_passed = r> 0, .left_out = (uint64_t)r};
     add_up(&g);
     assert_ok(exchange_agreement_hear(&g.ranks[1], 40, 65535, g.sums, &g.heard));
-    /* Who does not wait has met nothing that is not finite; whether the interval has passed is the first rank's to say. */
+    /*
+     * Who does not wait has met nothing that is not finite; whether the interval has passed is the first rank's to say.
+     */
     assert_true(g.heard.step == 40 - DELAY && g.heard.waiting == 2 && g.heard.unfit == 1 && g.heard.left_out == 3);
     assert_true(!g.heard.interval_passed && !g.ranks[1].unlike && g.ranks[1].now_ms > 0);
     g.publications[0].interval_passed = true;

@@ -57,7 +57,9 @@ ssize_t pread(int file, void *to, size_t bytes, off_t offset)
     return (ssize_t)syscall(SYS_pread64, file, to, bytes, offset);
 }
 
-/** A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint. */
+/**
+ * A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint.
+ */
 static void storage_that_hangs_holds_nobody(void **state)
 {
     (void)state;
@@ -139,7 +141,10 @@ static void storage_that_hangs_at_the_start_is_named(void **state)
     pair_close(NULL, reader);
 }
 
-/** A pull that waits behind another is queued for as long as storage has to answer, and no longer; one whose version is absent is not. */
+/**
+ * A pull that waits behind another is queued for as long as storage has to answer, and no longer; one whose version is
+ * absent is not.
+ */
 static void a_pull_is_queued_while_others_move(void **state)
 {
     (void)state;
@@ -178,7 +183,10 @@ static void a_pull_is_queued_while_others_move(void **state)
     pair_close(publisher, reader);
 }
 
-/** As those of a model's fragments do: what comes late for a pull that one gave up reaches no pull of the other in its place. */
+/**
+ * As those of a model's fragments do: what comes late for a pull that one gave up reaches no pull of the other in its
+ * place.
+ */
 static void transports_share_their_rooms(void **state)
 {
     (void)state;

@@ -198,7 +198,10 @@ static uint64_t await_newer(cod_transport *reader, uint64_t newest)
     return version;
 }
 
-/** A publisher that is killed at random moments, also while it encodes or writes, leaves nothing that a reader takes for a version. */
+/**
+ * A publisher that is killed at random moments, also while it encodes or writes, leaves nothing that a reader takes for
+ * a version.
+ */
 static void a_killed_publisher_leaves_whole_versions_only(void **state)
 {
     (void)state;

@@ -201,7 +201,11 @@ static void queue_step(const fixture *f, cod_distill_inputs *inputs, size_t step
     copy(f, kept, at + SEEN + PREDICTED, f->session.input, false);
 }
 
-/** While a device does nothing, the host queues as many mini-batches as there are slots. @param[out] results  [STEPS][RESULTS] */
+/**
+ * While a device does nothing, the host queues as many mini-batches as there are slots.
+ *
+ * @param[out] results  [STEPS][RESULTS]
+ */
 static void run_steps(fixture *f, int kind, float *results)
 {
     const cod_backend *backend = f->session.backend;

@@ -37,7 +37,10 @@ static double relative_error(const float *exact, const float *rounded, size_t co
     return sqrt(error / power);
 }
 
-/** The runs that follow a switch, the one that observes ranges and the next, are queued while the device does nothing: nobody waits for it. */
+/**
+ * The runs that follow a switch, the one that observes ranges and the next, are queued while the device does nothing:
+ * nobody waits for it.
+ */
 static void check_nobody_waits(student *s, cod_teacher *teacher, const float *values)
 {
     float loss;
@@ -53,7 +56,11 @@ static void check_nobody_waits(student *s, cod_teacher *teacher, const float *va
     assert_ok(run_teacher(teacher, &loss));
 }
 
-/** Predicts with new ranges, puts the same ones back, and predicts the same bits. @return relative error against `exact` */
+/**
+ * Predicts with new ranges, puts the same ones back, and predicts the same bits.
+ *
+ * @return relative error against `exact`
+ */
 static double check_rounded(student *s, cod_teacher *teacher, const float *values, const float *exact, size_t count)
 {
     const size_t nodes = cod_teacher_range_count(teacher);

@@ -135,7 +135,9 @@ static void averaged(double *outputs, size_t count, int64_t classes, float tempe
     }
 }
 
-/** Three teachers with weights 1, 2 and 5: the student's target becomes the weighted mean of what each predicts alone. */
+/**
+ * Three teachers with weights 1, 2 and 5: the student's target becomes the weighted mean of what each predicts alone.
+ */
 static void check_mean(const cod_backend *backend, const char *architecture, float temperature)
 {
     enum { TEACHERS = 3 };

@@ -1,8 +1,9 @@
 /*
- * A rank of a run of the recipe `toy`: toy_job CONFIG.yaml [key.path=value ...], alone or under mpirun, as `codistill train`.
+ * A rank of a run of the recipe `toy`: toy_job CONFIG.yaml [key.path=value ...], alone or under mpirun, as `codistill
+ * train`.
  *
- * The backend `late` is there too, around `ref`. TOY_KILL_AT=S: rank 0 kills itself once its line of metrics of step S is written.
- * TOY_CROSSINGS=1: group 0 says with each line of metrics how often its device was met so far.
+ * The backend `late` is there too, around `ref`. TOY_KILL_AT=S: rank 0 kills itself once its line of metrics of step S
+ * is written. TOY_CROSSINGS=1: group 0 says with each line of metrics how often its device was met so far.
  */
 #include "comm/comm.h"
 #include "core/log.h"

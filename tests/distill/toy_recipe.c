@@ -22,7 +22,10 @@ static const cod_option option_list[] = {
 static const cod_option_table table = {"toy", "A classifier and its critic: recipe toy", option_list,
                                        sizeof option_list / sizeof option_list[0], sizeof(toy_options)};
 
-/** Adds the critic's judgement of vectors {N,1,1,K}: logits {N,1,1,1} that they are true. Uses of it share their parameters. */
+/**
+ * Adds the critic's judgement of vectors {N,1,1,K}: logits {N,1,1,1} that they are true. Uses of it share their
+ * parameters.
+ */
 static cod_value judge(cod_graph *graph, cod_value x)
 {
     enum { WIDTH = 8 };

@@ -1,7 +1,8 @@
 /*
  * Checkpoints, and predictions, which are kept like them.
  *
- * An input is a byte and a safetensors file. Byte 0: bit 0 the checksum is put right first, so that what lies behind it is reached.
+ * An input is a byte and a safetensors file. Byte 0: bit 0 the checksum is put right first, so that what lies behind it
+ * is reached.
  */
 #include "fuzz.h"
 

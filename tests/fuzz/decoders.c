@@ -1,9 +1,10 @@
 /*
  * The decoders of what a peer sends.
  *
- * An input is three bytes and the data. Byte 0: bit 0 the decoder (0 chunks, 1 a window's header), bit 1 checksums are put right
- * first, so that what lies behind them is reached, bit 2 there is a reference for deltas, bits 3-4 which values are exact (none, all,
- * the second half, the last three). Bytes 1 and 2, little-endian: the number of values, modulo 2048.
+ * An input is three bytes and the data. Byte 0: bit 0 the decoder (0 chunks, 1 a window's header), bit 1 checksums are
+ * put right first, so that what lies behind them is reached, bit 2 there is a reference for deltas, bits 3-4 which
+ * values are exact (none, all, the second half, the last three). Bytes 1 and 2, little-endian: the number of values,
+ * modulo 2048.
  */
 #include "fuzz.h"
 

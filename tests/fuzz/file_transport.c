@@ -1,8 +1,9 @@
 /*
  * What a peer has in the shared folder: its header, and the file of one version.
  *
- * An input is three bytes, the header's file and the version's. Byte 0: bit 0 the run has a key, bit 1 the header's checksum is put right
- * first, bit 2 both seals are. Bytes 1 and 2, little-endian: bytes of the version's file, at most all.
+ * An input is three bytes, the header's file and the version's. Byte 0: bit 0 the run has a key, bit 1 the header's
+ * checksum is put right first, bit 2 both seals are. Bytes 1 and 2, little-endian: bytes of the version's file, at most
+ * all.
  */
 #include "../../src/distill/file_thread.c" /* its reader, without the thread */
 

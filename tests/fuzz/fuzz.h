@@ -2,7 +2,8 @@
  * @file
  * A fuzz target: one parser of bytes that others may have written.
  *
- * libFuzzer calls LLVMFuzzerTestOneInput(); replay.c, which the ordinary tests are built with, all that is declared here.
+ * libFuzzer calls LLVMFuzzerTestOneInput(); replay.c, which the ordinary tests are built with, all that is declared
+ * here.
  */
 #ifndef COD_TESTS_FUZZ_FUZZ_H
 #define COD_TESTS_FUZZ_FUZZ_H
@@ -27,7 +28,9 @@
 /** Aborts where the parser does what it must not. @return 0 */
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes);
 
-/** What the target takes, and how often it has; the last one has no name. A corpus of another format would test nothing. */
+/**
+ * What the target takes, and how often it has; the last one has no name. A corpus of another format would test nothing.
+ */
 typedef struct fuzz_kind {
     const char *name;
     size_t taken;
@@ -39,12 +42,18 @@ int fuzz_write(const char *folder);
 /** Writes "FOLDER/NAME". @return whether that failed */
 int fuzz_write_file(const char *folder, const char *name, const void *data, size_t bytes);
 
-/** Whether a parser succeeded. Ends the program where it failed but did not refuse the input: for want of memory, or by a mistake of its own. */
+/**
+ * Whether a parser succeeded. Ends the program where it failed but did not refuse the input: for want of memory, or by
+ * a mistake of its own.
+ */
 int fuzz_taken(cod_status status);
 
 /** Path of a file in memory that holds these bytes until the next call. */
 const char *fuzz_file(const void *data, size_t bytes);
-/** What readers that a target wraps (WRAPS in CMakeLists.txt) get in the place of any file from now on; borrowed. NULL = files. */
+/**
+ * What readers that a target wraps (WRAPS in CMakeLists.txt) get in the place of any file from now on; borrowed. NULL =
+ * files.
+ */
 void fuzz_memory(const void *data, size_t bytes);
 /** fuzz_memory()'s bytes. @param[out] bytes  set where there are any */
 const void *fuzz_memory_bytes(size_t *bytes);

@@ -1,8 +1,8 @@
 /*
  * IDX files, plain and compressed.
  *
- * An input is a byte and a file. Byte 0: bit 0 three dimensions instead of one, bit 1 the file is compressed first, so that what
- * lies behind gzip's checksum is reached.
+ * An input is a byte and a file. Byte 0: bit 0 three dimensions instead of one, bit 1 the file is compressed first, so
+ * that what lies behind gzip's checksum is reached.
  */
 #include "fuzz.h"
 

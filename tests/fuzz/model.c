@@ -1,4 +1,7 @@
-/* Model files: metadata that says what network it is and what it was trained on, or tensors that show it, and its values. */
+/*
+ * Model files: metadata that says what network it is and what it was trained on, or tensors that show it, and its
+ * values.
+ */
 #include "fuzz.h"
 
 #include "infer/classifier.h"

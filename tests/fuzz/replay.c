@@ -1,4 +1,5 @@
-/* Feeds a target every file of some folders, each whole, cut off at up to CUTS lengths, and mutated: test_fuzz_NAME CUTS FOLDER …;
+/* Feeds a target every file of some folders, each whole, cut off at up to CUTS lengths, and mutated: test_fuzz_NAME
+ * CUTS FOLDER …;
    `test_fuzz_NAME --write FOLDER` makes the sound inputs anew. */
 #include "fuzz.h"
 
@@ -37,7 +38,11 @@ static int find(const char *folder)
     return 0;
 }
 
-/** Changes some bytes, moves some, and cuts or doubles some: as a fuzzer does, but the same ones in every run. @return bytes */
+/**
+ * Changes some bytes, moves some, and cuts or doubles some: as a fuzzer does, but the same ones in every run.
+ *
+ * @return bytes
+ */
 static size_t mutate(cod_rng *random, uint8_t *input, size_t bytes)
 {
     static const uint8_t telling[] = {0, 1, 0x7f, 0x80, 0xff, '"', '-', '9'};

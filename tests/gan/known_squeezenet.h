@@ -14,7 +14,10 @@ typedef enum known_squeezenet_fault {
     KNOWN_SQUEEZENET_NARROW /**< the first convolution has half of its channels */
 } known_squeezenet_fault;
 
-/** Writes layers 1 … `last`, with the text "input" among the metadata where `input` is not NULL. Fails the test where it cannot. */
+/**
+ * Writes layers 1 … `last`, with the text "input" among the metadata where `input` is not NULL. Fails the test where it
+ * cannot.
+ */
 void known_squeezenet_write(const char *path, cod_squeezenet_names names, int last, known_squeezenet_fault fault,
                             const char *input);
 

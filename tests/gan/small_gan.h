@@ -1,7 +1,7 @@
 /**
  * @file
- * Adversarial recipes on the small networks of tests/golden/make_gan.py: gradient checks of their sub-steps in f64 on `ref`, and their
- * steps against PyTorch's in f64 and f32.
+ * Adversarial recipes on the small networks of tests/golden/make_gan.py: gradient checks of their sub-steps in f64 on
+ * `ref`, and their steps against PyTorch's in f64 and f32.
  */
 #ifndef COD_TESTS_GAN_SMALL_GAN_H
 #define COD_TESTS_GAN_SMALL_GAN_H
@@ -25,7 +25,10 @@ typedef struct small_gan {
  */
 int small_gan_set_up(void **state);
 
-/** Loads the configuration of a generator of one block with a small discriminator; a perceptual file is of the network that words name. */
+/**
+ * Loads the configuration of a generator of one block with a small discriminator; a perceptual file is of the network
+ * that words name.
+ */
 COD_MUST_CHECK cod_status small_gan_configure(const char *words, cod_run_config *config);
 /** Demands that the configuration is refused with `message`. */
 void small_gan_refuse(const char *words, const char *message);
@@ -44,20 +47,22 @@ const cod_sub_step *small_gan_step(const small_gan *gan, const char *name);
 size_t small_gan_passes(const small_gan *gan, int64_t step);
 
 /**
- * Checks the gradient of the generator's sub-step with losses toward a teacher, which compare features as the content loss does, against
- * differences, and that they are of these layers. @param base  words, with gan.content
+ * Checks the gradient of the generator's sub-step with losses toward a teacher, which compare features as the content
+ * loss does, against differences, and that they are of these layers. @param base  words, with gan.content
  */
 void small_gan_check_lessons(const char *base, size_t layers);
 
 /** Compares twenty steps in f64 of each case of tests/golden/RECIPE.bin. @param base  words for all of them */
 void small_gan_compare(const char *recipe, const char *base, uint32_t cases);
 /**
- * Compares the first steps in f32, on `ref` and `cpu`, with those in f64 from the same weights: losses, logits, gradients and running
- * statistics. Since those in f64 are PyTorch's, as small_gan_compare() shows, each step in f32 is, too.
+ * Compares the first steps in f32, on `ref` and `cpu`, with those in f64 from the same weights: losses, logits,
+ * gradients and running statistics. Since those in f64 are PyTorch's, as small_gan_compare() shows, each step in f32
+ * is, too.
  */
 void small_gan_follow_f32(const char *recipe, const char *base);
 /**
- * The same in f32, on `ref` and `cpu`, with PyTorch's results in f32; and demands that a weight of any loss that is 1 % too large is seen.
+ * The same in f32, on `ref` and `cpu`, with PyTorch's results in f32; and demands that a weight of any loss that is 1 %
+ * too large is seen.
  */
 void small_gan_compare_f32(const char *recipe, const char *base);
 

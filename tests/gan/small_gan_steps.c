@@ -211,7 +211,9 @@ static void train_case(const torch_case *c, const char *base, const cod_backend 
     small_gan_clear(&gan);
 }
 
-/** Rounding of learning rates, labels and batches to f32 grows in twenty steps of two networks that chase each other. */
+/**
+ * Rounding of learning rates, labels and batches to f32 grows in twenty steps of two networks that chase each other.
+ */
 void small_gan_compare(const char *recipe, const char *base, uint32_t cases)
 {
     static torch_case c;
@@ -235,7 +237,10 @@ static cod_value nth_loss(const small_gan *gan, size_t index)
     return 0;
 }
 
-/** The largest distance between two arrays' elements, in times the largest of `expected`, or of `least` where that is more. */
+/**
+ * The largest distance between two arrays' elements, in times the largest of `expected`, or of `least` where that is
+ * more.
+ */
 static double apart(const double *actual, const double *expected, size_t count, double least)
 {
     double largest = least, distance = 0;
@@ -249,8 +254,9 @@ static double apart(const double *actual, const double *expected, size_t count, 
 }
 
 /**
- * How far gradients of the set `trained` and running statistics of two runs are apart: the most that one parameter's are.
- * A gradient that is nothing but rounding, as that of a bias before a normalisation, is measured against the set's largest.
+ * How far gradients of the set `trained` and running statistics of two runs are apart: the most that one parameter's
+ * are. A gradient that is nothing but rounding, as that of a bias before a normalisation, is measured against the set's
+ * largest.
  */
 static double results_apart(const small_gan *follower, const small_gan *leader, const char *trained)
 {
@@ -305,7 +311,11 @@ static figures figures_of(const torch_case *c, small_gan *gan, size_t sub_step)
     return result;
 }
 
-/** Runs a sub-step from the leader's weights. @return how far its losses, logits, gradients and running statistics are from the leader's */
+/**
+ * Runs a sub-step from the leader's weights.
+ *
+ * @return how far its losses, logits, gradients and running statistics are from the leader's
+ */
 static double follow(const torch_case *c, small_gan *follower, const small_gan *leader, size_t sub_step,
                      const figures *expected)
 {
@@ -316,8 +326,8 @@ static double follow(const torch_case *c, small_gan *follower, const small_gan *
 }
 
 /**
- * Steps of a case in f64 on `ref`, each with both backends' f32 beside it, which starts from the same weights: nothing that rounding
- * leads astray lasts beyond a step. Counts the steps that were near.
+ * Steps of a case in f64 on `ref`, each with both backends' f32 beside it, which starts from the same weights: nothing
+ * that rounding leads astray lasts beyond a step. Counts the steps that were near.
  */
 static void follow_case(const torch_case *c, const char *base, const cod_backend *const backends[2], int near[2])
 {
@@ -366,7 +376,10 @@ void small_gan_follow_f32(const char *recipe, const char *base)
     while (torch_file_next(&file, &c)) {
         int near[2] = {0};
         follow_case(&c, base, backends, near);
-        /* Where rounding takes a number across 0, a ReLU or the loss L1 has another gradient: one parameter's may differ by a half. */
+        /*
+         * Where rounding takes a number across 0, a ReLU or the loss L1 has another gradient: one parameter's may
+         * differ by a half.
+         */
         for (int b = 0; b < 2; b++)
             if (near[b] < FOLLOWED - AT_KINKS)
                 fail_msg("%s, %s: only %d of %d steps are near those in f64", c.name, backends[b]->name, near[b],
@@ -375,7 +388,11 @@ void small_gan_follow_f32(const char *recipe, const char *base)
     }
 }
 
-/** Trains a case in f32 with the weight of loss `wrong` 1 % too large, and demands to see it. @return whether there is such a loss */
+/**
+ * Trains a case in f32 with the weight of loss `wrong` 1 % too large, and demands to see it.
+ *
+ * @return whether there is such a loss
+ */
 static bool finds_wrong_weight(const torch_case *c, const char *base, const cod_backend *backend, size_t wrong,
                                double tolerance)
 {
@@ -401,12 +418,13 @@ static bool finds_wrong_weight(const torch_case *c, const char *base, const cod_
 
 void small_gan_compare_f32(const char *recipe, const char *base)
 {
-    /* Both backends sum in other orders than PyTorch: they were up to 1.6e-5 from its results, and these up to 9.1e-6 from those in f64. A
-     * weight of a loss that is 1 % too large moved results by at least 5.1e-5. */
+    /* Both backends sum in other orders than PyTorch: they were up to 1.6e-5 from its results, and these up to 9.1e-6
+     * from those in f64. A weight of a loss that is 1 % too large moved results by at least 5.1e-5. */
     static const double tolerance = 3e-5;
-    /* In some steps rounding turns the sign of a tiny gradient, of which Adam's first steps and the loss L1 see nothing else, in PyTorch
-     * too, whose own f32 then was up to 0.07 from its f64. Which cases that befalls depends on the processor and the compiler. So of each
-     * case but one some backend has to be near, and each backend in half of the cases; nobody may be far. */
+    /* In some steps rounding turns the sign of a tiny gradient, of which Adam's first steps and the loss L1 see nothing
+     * else, in PyTorch too, whose own f32 then was up to 0.07 from its f64. Which cases that befalls depends on the
+     * processor and the compiler. So of each case but one some backend has to be near, and each backend in half of the
+     * cases; nobody may be far. */
     static const double far = 0.3;
     enum { BACKENDS = 2 };
     static const cod_backend *const backends[BACKENDS] = {&cod_ref_backend, &cod_cpu_backend};

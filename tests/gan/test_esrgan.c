@@ -39,8 +39,8 @@ static void generators_gradients_agree_with_differences(void **state)
 }
 
 /**
- * The discriminator's means are constants. Differences see them so where a program is given the means that the sub-step left; the
- * sub-step's own gradients must be that program's, which differences confirm.
+ * The discriminator's means are constants. Differences see them so where a program is given the means that the sub-step
+ * left; the sub-step's own gradients must be that program's, which differences confirm.
  */
 static void discriminators_gradients_hold_the_means(void **state)
 {
@@ -95,7 +95,10 @@ static void passes_of_the_generator_are_counted(void **state)
     small_gan_clear(&gan);
 }
 
-/** Names and sizes of BasicSR's network of 128 and 256 pixels, whose first fully connected layer has 8192 inputs in both. */
+/**
+ * Names and sizes of BasicSR's network of 128 and 256 pixels, whose first fully connected layer has 8192 inputs in
+ * both.
+ */
 static void the_published_discriminators_have_their_tensors(void **state)
 {
     (void)state;

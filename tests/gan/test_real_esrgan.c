@@ -1,6 +1,6 @@
 /*
- * The recipe `real_esrgan`: gradients of its sub-steps against central differences in f64, and twenty steps against PyTorch
- * (tests/golden/make_gan.py).
+ * The recipe `real_esrgan`: gradients of its sub-steps against central differences in f64, and twenty steps against
+ * PyTorch (tests/golden/make_gan.py).
  */
 #include "support/folder.h"
 #include "support/test.h"
@@ -20,7 +20,10 @@ static int set_up(void **state)
     return small_gan_set_up(state);
 }
 
-/** Runs the power iterations to rest: there the gradient, which takes singular vectors for constants, is that of the losses. */
+/**
+ * Runs the power iterations to rest: there the gradient, which takes singular vectors for constants, is that of the
+ * losses.
+ */
 static void settle(small_gan *gan)
 {
     enum { RUNS = 400 };
@@ -106,7 +109,10 @@ static void twenty_steps_in_f32_are_pytorchs(void **state)
     small_gan_compare_f32("real_esrgan", BASE PLAIN);
 }
 
-/** Published: losses of the generator take sharpened truth, the discriminator does not. Channels behind the third are the sharpened ones. */
+/**
+ * Published: losses of the generator take sharpened truth, the discriminator does not. Channels behind the third are
+ * the sharpened ones.
+ */
 static void losses_take_the_truth_that_is_asked_for(void **state)
 {
     (void)state;
@@ -181,7 +187,10 @@ static void contradictions_are_told(void **state)
     }
 }
 
-/** Every so many steps it has an update of its own, in which nothing else counts; the loss is weighted for all pictures' elements. */
+/**
+ * Every so many steps it has an update of its own, in which nothing else counts; the loss is weighted for all pictures'
+ * elements.
+ */
 static void the_penalty_is_weighted(void **state)
 {
     (void)state;

@@ -176,7 +176,10 @@ static void protobuf_has_the_documented_bytes(void **state)
     cod_proto_clear(&proto);
 }
 
-/** Puts the wall time of every record to zero and its checksum too, as both depend on the clock; true when the framing is whole. */
+/**
+ * Puts the wall time of every record to zero and its checksum too, as both depend on the clock; true when the framing
+ * is whole.
+ */
 static bool mask_clock(unsigned char *data, size_t bytes, const double *wall_times, size_t count)
 {
     size_t offset = 0;

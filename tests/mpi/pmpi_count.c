@@ -1,7 +1,7 @@
 /*
- * Preloaded into a training run: counts the calls that could make one group wait for another. These are collectives over
- * all ranks, and every call that blocks on a message or a window. Training proper lies between the first and the last
- * one-sided get (those of start-up read 64 bytes). At MPI_Finalize each rank writes
+ * Preloaded into a training run: counts the calls that could make one group wait for another. These are collectives
+ * over all ranks, and every call that blocks on a message or a window. Training proper lies between the first and the
+ * last one-sided get (those of start-up read 64 bytes). At MPI_Finalize each rank writes
  * "gets G before B during D after A" and the names of the calls during training into $COD_PMPI_OUT.RANK.
  */
 #include <mpi.h>
@@ -50,17 +50,24 @@ COLLECTIVE(Barrier, c, (MPI_Comm c), (c))
 COLLECTIVE(Ibarrier, c, (MPI_Comm c, MPI_Request *r), (c, r))
 COLLECTIVE(Bcast, c, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c), (b, n, t, root, c))
 COLLECTIVE(Ibcast, c, (void *b, int n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request *r), (b, n, t, root, c, r))
-COLLECTIVE(Reduce, c, (const void *s, void *b, int n, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c), (s, b, n, t, o, root, c))
+COLLECTIVE(Reduce, c, (const void *s, void *b, int n, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c),
+           (s, b, n, t, o, root, c))
 COLLECTIVE(Allreduce, c, (const void *s, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (s, b, n, t, o, c))
-COLLECTIVE(Iallreduce, c, (const void *s, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request *r), (s, b, n, t, o, c, r))
-COLLECTIVE(Allgather, c, (const void *s, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c), (s, n, t, b, m, u, c))
-COLLECTIVE(Iallgather, c, (const void *s, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c, MPI_Request *r), (s, n, t, b, m, u, c, r))
-COLLECTIVE(Alltoall, c, (const void *s, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c), (s, n, t, b, m, u, c))
+COLLECTIVE(Iallreduce, c, (const void *s, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request *r),
+           (s, b, n, t, o, c, r))
+COLLECTIVE(Allgather, c, (const void *s, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c),
+           (s, n, t, b, m, u, c))
+COLLECTIVE(Iallgather, c,
+           (const void *s, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c, MPI_Request *r),
+           (s, n, t, b, m, u, c, r))
+COLLECTIVE(Alltoall, c, (const void *s, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c),
+           (s, n, t, b, m, u, c))
 COLLECTIVE(Comm_split, c, (MPI_Comm c, int color, int key, MPI_Comm *out), (c, color, key, out))
 COLLECTIVE(Comm_dup, c, (MPI_Comm c, MPI_Comm *out), (c, out))
 BLOCKING(Send, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c), (b, n, t, to, tag, c))
 BLOCKING(Ssend, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c), (b, n, t, to, tag, c))
-BLOCKING(Recv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Status *s), (b, n, t, from, tag, c, s))
+BLOCKING(Recv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Status *s),
+         (b, n, t, from, tag, c, s))
 BLOCKING(Probe, (int from, int tag, MPI_Comm c, MPI_Status *s), (from, tag, c, s))
 BLOCKING(Wait, (MPI_Request *r, MPI_Status *s), (r, s))
 BLOCKING(Waitany, (int n, MPI_Request *r, int *i, MPI_Status *s), (n, r, i, s))

@@ -144,7 +144,9 @@ static void both_run_to_the_bits_of_ref(void **state)
     free(grads[0]), free(grads[1]);
 }
 
-/** Without the fork the teacher may read a mini-batch that is still to come; without the wait the student a prediction. */
+/**
+ * Without the fork the teacher may read a mini-batch that is still to come; without the wait the student a prediction.
+ */
 static void an_order_left_out_is_found(void **state)
 {
     (void)state;
@@ -169,7 +171,10 @@ static cod_status ignore_bucket(void *context, size_t index, cod_event *complete
     return COD_OK;
 }
 
-/** The teacher's program is one recording; the student's is cut where it waits, and where buckets are signalled to somebody. */
+/**
+ * The teacher's program is one recording; the student's is cut where it waits, and where buckets are signalled to
+ * somebody.
+ */
 static void programs_are_cut_where_the_host_acts(void **state)
 {
     (void)state;

@@ -1,4 +1,7 @@
-/* Classifiers: whose sizes come from the data, what does not fit together, and that each kind learns what it is shown and taught. */
+/*
+ * Classifiers: whose sizes come from the data, what does not fit together, and that each kind learns what it is shown
+ * and taught.
+ */
 #include "support/test.h"
 
 #include "nn/net.h"
@@ -85,7 +88,10 @@ typedef struct taught {
     double farthest; /**< of an output from its target */
 } taught;
 
-/** Trains a fresh model on one batch of random pictures. `logit`: of the picture's class in the target; the others' is 0. */
+/**
+ * Trains a fresh model on one batch of random pictures. `logit`: of the picture's class in the target; the others' is
+ * 0.
+ */
 static taught teach(const char *kind, const char *options, cod_loss_spec spec, double logit, int steps)
 {
     cod_arena arena = {0};

@@ -1,6 +1,7 @@
 /*
- * Gradients as values of a graph: against differences of the values they are gradients of, and gradients of losses that read them, the
- * R1 penalty of a small U-Net with spectral normalisation among them, against differences of these losses.
+ * Gradients as values of a graph: against differences of the values they are gradients of, and gradients of losses that
+ * read them, the R1 penalty of a small U-Net with spectral normalisation among them, against differences of these
+ * losses.
  */
 #include "support/test.h"
 

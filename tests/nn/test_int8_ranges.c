@@ -1,4 +1,7 @@
-/* Ops MAGNITUDES and RANGES: `ref` against counts and a choice written out here, all others against the same, to the bit. */
+/*
+ * Ops MAGNITUDES and RANGES: `ref` against counts and a choice written out here, all others against the same, to the
+ * bit.
+ */
 #include "support/test.h"
 
 #include "core/int8_range.h"
@@ -22,7 +25,10 @@ enum { ROWS = 5, GUARD_BYTES = 64, GUARD = 0xA5, SHAPES = 6 };
 static const cod_shape shapes[SHAPES] = {{1, 1, 1, 1},    {1, 3, 5, 7},     {2, 9, 13, 17},
                                          {3, 16, 16, 64}, {1, 1, 1, 70001}, {5, 1, 300, 3}};
 
-/** What a tensor may hold: `kind` 0 usual activations, 1 behind ReLU, 2 all sizes, 3 zeros, 4 and 5 also what is not finite. */
+/**
+ * What a tensor may hold: `kind` 0 usual activations, 1 behind ReLU, 2 all sizes, 3 zeros, 4 and 5 also what is not
+ * finite.
+ */
 static float random_value(cod_rng *rng, int kind)
 {
     const float uniform = (float)(2 * cod_rng_uniform(rng) - 1);

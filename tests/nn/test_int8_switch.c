@@ -1,6 +1,6 @@
 /*
- * Other weights and ranges in a program on 8-bit integers, ranges that the host sets and ranges that are observed: the bits of one that
- * was compiled with them, and nothing is made anew.
+ * Other weights and ranges in a program on 8-bit integers, ranges that the host sets and ranges that are observed: the
+ * bits of one that was compiled with them, and nothing is made anew.
  */
 #include "support/test.h"
 
@@ -210,7 +210,11 @@ static void count_input(const rounded_net *r, const cod_op *op, uint32_t *counts
     free(bytes);
 }
 
-/** The ranges that a host chooses which runs the program "plain" op by op and looks at what its convolutions read. @return new */
+/**
+ * The ranges that a host chooses which runs the program "plain" op by op and looks at what its convolutions read.
+ *
+ * @return new
+ */
 static float *observed_by_host(rounded_net *r, const float *table)
 {
     const cod_graph *graph = r->model.graph;
@@ -254,8 +258,8 @@ static void run_unwaited(rounded_net *r)
 }
 
 /**
- * Both programs after a switch, on other inputs each time: the ranges that the host chooses, and the bits of a program that is compiled
- * for these. The last time the weights stay, and other inputs alone give other ranges.
+ * Both programs after a switch, on other inputs each time: the ranges that the host chooses, and the bits of a program
+ * that is compiled for these. The last time the weights stay, and other inputs alone give other ranges.
  */
 static void check_observed(rounded_net *r, rounded_net *host, cod_dtype activation, const float *table,
                            const double *start, int number)

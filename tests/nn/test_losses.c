@@ -1,6 +1,6 @@
 /*
- * Losses in graphs: gradients through the prediction and through the target against central differences, relativistic pairs,
- * total variation that is trained away, and what is refused.
+ * Losses in graphs: gradients through the prediction and through the target against central differences, relativistic
+ * pairs, total variation that is trained away, and what is refused.
  */
 #include "support/test.h"
 
@@ -93,7 +93,10 @@ static void gradients_flow_to_both_sides(void **state)
     }
 }
 
-/** One value is the prediction of a loss, the target of the next, and both have more contributions: some add, some write. */
+/**
+ * One value is the prediction of a loss, the target of the next, and both have more contributions: some add, some
+ * write.
+ */
 static void values_on_both_sides_sum_their_gradients(void **state)
 {
     (void)state;

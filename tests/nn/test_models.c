@@ -155,7 +155,9 @@ static cod_value conv(cod_graph *graph, const char *name, cod_value x, int64_t c
     return cod_graph_conv2d(graph, name, x, (cod_conv2d_spec){.out_channels = channels, .kernel = 3, .padding = 1});
 }
 
-/** Concatenations within concatenations, values shared by many, sums of slices: what the gradient's views must survive. */
+/**
+ * Concatenations within concatenations, values shared by many, sums of slices: what the gradient's views must survive.
+ */
 static void dense_block(cod_graph *graph, cod_arena *arena, cod_program_spec *spec)
 {
     (void)arena;

@@ -1,4 +1,6 @@
-/* What programs promise beyond their gradients: accumulation, buckets, statistics, folding, parameter sets, refusals. */
+/*
+ * What programs promise beyond their gradients: accumulation, buckets, statistics, folding, parameter sets, refusals.
+ */
 #include "support/test.h"
 
 #include "core/rng.h"

@@ -33,8 +33,8 @@ static cod_status hear_signal(void *context, size_t index, cod_event *complete)
 }
 
 /**
- * A range with the program's name around all that runs without a stop of the host: the whole program; where buckets are signalled, what is
- * up to each of them, and what is behind the last. Each ends, whatever fails.
+ * A range with the program's name around all that runs without a stop of the host: the whole program; where buckets are
+ * signalled, what is up to each of them, and what is behind the last. Each ends, whatever fails.
  */
 static void programs_have_ranges_of_their_name(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * Recomputing on the backend COD_TESTED: steps of training give the bits that they give without it, and need less memory; what would
- * not lower the peak is not made again.
+ * Recomputing on the backend COD_TESTED: steps of training give the bits that they give without it, and need less
+ * memory; what would not lower the peak is not made again.
  */
 #include "support/test.h"
 

@@ -1,4 +1,7 @@
-/* Parameter sets: scopes of names, versions, frozen sets, values that one program leaves to another, optimisers of a set. */
+/*
+ * Parameter sets: scopes of names, versions, frozen sets, values that one program leaves to another, optimisers of a
+ * set.
+ */
 #include "support/test.h"
 
 #include "nn/net.h"
@@ -27,7 +30,10 @@ static void assert_close(const char *what, const double *actual, const double *e
             fail_msg("%s, element %zu: %.15g, expected %.15g", what, i, actual[i], expected[i]);
 }
 
-/** Normalised convolutions under equal names in both sets: behind a convolution, and behind a concatenation that cannot be folded. */
+/**
+ * Normalised convolutions under equal names in both sets: behind a convolution, and behind a concatenation that cannot
+ * be folded.
+ */
 static cod_value network(cod_graph *graph, cod_value x)
 {
     static const cod_conv2d_spec conv = {.out_channels = 4, .kernel = 3, .padding = 1};
@@ -267,7 +273,9 @@ static void a_backend_is_told_of_updates(void **state)
         assert_ok(cod_optimiser_step(optimisers[0], 0.1, 2));
         assert_ok(cod_optimiser_step(optimisers[1], 0.1, 2));
         const int both = updates(&net, "model", &all);
-        /* By running statistics, the critic's first convolution is folded with them: no optimiser wrote what it reads. */
+        /*
+         * By running statistics, the critic's first convolution is folded with them: no optimiser wrote what it reads.
+         */
         assert_true(both > model && (batch ? both == all : both < all));
         /* A merge of one set behind the last update of both: the other counts. */
         assert_ok(cod_optimiser_step(optimisers[0], 0.1, 3));
@@ -294,7 +302,10 @@ static bool runs(test_net *net, const char *program, cod_op_kind kind)
     return net_count_kind(net, program, kind) > 0;
 }
 
-/** Gradients flow through a frozen set, by running or the batch's statistics; of itself it gets none, and its statistics stay. */
+/**
+ * Gradients flow through a frozen set, by running or the batch's statistics; of itself it gets none, and its statistics
+ * stay.
+ */
 static void a_frozen_set_passes_gradients_and_stays(void **state)
 {
     (void)state;

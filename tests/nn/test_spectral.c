@@ -1,4 +1,7 @@
-/* Spectrally normalised convolutions: when u moves, gradients, and that all programs of a step divide by the same sigma. */
+/*
+ * Spectrally normalised convolutions: when u moves, gradients, and that all programs of a step divide by the same
+ * sigma.
+ */
 #include "support/test.h"
 
 #include "cpu/cpu.h"

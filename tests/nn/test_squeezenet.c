@@ -1,4 +1,7 @@
-/* SqueezeNet's layers: shapes, the least pictures, and features before the activation. Values are compared with PyTorch's by test_lpips.c. */
+/*
+ * SqueezeNet's layers: shapes, the least pictures, and features before the activation. Values are compared with
+ * PyTorch's by test_lpips.c.
+ */
 #include "support/test.h"
 
 #include "nn/net.h"

@@ -255,8 +255,9 @@ static void f64_trains_as_pytorch(void **state)
 }
 
 /**
- * Activations rounded to f32 in each of some thirty ops, and Adam's division by small second moments. ResNet-50 has ops by the hundred,
- * and the gradients of scales that later normalisations undo are what is left of terms a thousand times larger.
+ * Activations rounded to f32 in each of some thirty ops, and Adam's division by small second moments. ResNet-50 has ops
+ * by the hundred, and the gradients of scales that later normalisations undo are what is left of terms a thousand times
+ * larger.
  */
 static void f32_trains_as_pytorch(void **state)
 {

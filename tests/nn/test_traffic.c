@@ -1,4 +1,7 @@
-/* What plans compute, read and write, as benches tell it: of several ops that are one plan, all of them and nothing twice. */
+/*
+ * What plans compute, read and write, as benches tell it: of several ops that are one plan, all of them and nothing
+ * twice.
+ */
 #include "support/test.h"
 
 #include "nn/net.h"
@@ -91,19 +94,20 @@ static void gradients_of_many_layers_count_for_each(void **state)
 }
 
 /**
- * What a half of a normalisation hands to the convolution beside it is written, as the weights' gradient reads it later, but not
- * read again by the plan.
+ * What a half of a normalisation hands to the convolution beside it is written, as the weights' gradient reads it
+ * later, but not read again by the plan.
  */
 static void normalisations_around_a_convolution_count(void **state)
 {
     (void)state;
     network n;
     srresnet_open(&n);
-    /* Pictures: x, what it is normalised to, and y. Channels: gamma, beta, two statistics before and two behind, and two running
-     * ones, which are read and written. The slope is one number. */
+    /* Pictures: x, what it is normalised to, and y. Channels: gamma, beta, two statistics before and two behind, and
+     * two running ones, which are read and written. The slope is one number. */
     expect(n.program, COD_OP_CONV2D, "norm + body.0.f.3 + norm", products, 3 * picture + weights + 10 * channels + 4);
-    /* Pictures: x of both normalisations, g, and the gradient before and behind the product. Channels: gamma, two statistics and two
-     * sums before; gamma, beta, two statistics, two sums and two gradients behind. The slope and its gradient are a number each. */
+    /* Pictures: x of both normalisations, g, and the gradient before and behind the product. Channels: gamma, two
+     * statistics and two sums before; gamma, beta, two statistics, two sums and two gradients behind. The slope and its
+     * gradient are a number each. */
     expect(n.program, COD_OP_CONV2D_BACKWARD_DATA, "norm + body.0.f.3 + norm", products,
            5 * picture + weights + 13 * channels + 8);
     network_close(&n);

@@ -122,7 +122,10 @@ static cod_status add_others(void *context, double *squares)
     return COD_OK;
 }
 
-/** Optimisers of a part each do together what one of all does, clipping by the norm of all, and none touches another's part. */
+/**
+ * Optimisers of a part each do together what one of all does, clipping by the norm of all, and none touches another's
+ * part.
+ */
 static void parts_together_are_the_set(void **state)
 {
     (void)state;
@@ -205,7 +208,10 @@ static void states_are_named_for_checkpoints(void **state)
     cod_graph_destroy(graph);
 }
 
-/** The values after two steps of Adam with clipping, by optimisers of the parts that `cuts` make of the weights; 0 = one of all. */
+/**
+ * The values after two steps of Adam with clipping, by optimisers of the parts that `cuts` make of the weights; 0 = one
+ * of all.
+ */
 static double *step_in_parts(const size_t *cuts, size_t count)
 {
     cod_graph *graph = layers();

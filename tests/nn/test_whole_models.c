@@ -1,6 +1,6 @@
 /*
- * Whole models on the backend COD_TESTED in f32 and bf16 against `ref` in f32: losses, outputs and gradients of one training step,
- * and inference with folded normalisation, at odd sizes.
+ * Whole models on the backend COD_TESTED in f32 and bf16 against `ref` in f32: losses, outputs and gradients of one
+ * training step, and inference with folded normalisation, at odd sizes.
  */
 #include "support/test.h"
 
@@ -121,9 +121,9 @@ static void check_near(const char *what, const model_case *which, cod_dtype dtyp
 }
 
 /**
- * f32: rounding of sums in another order, through a dozen layers. bf16: each of a dozen layers rounds its activations to 8
- * bits (relative error 2^-9 a value, uncorrelated), and gradients pass them all twice; max pooling and many ReLUs choose by such values,
- * and where they choose differently whole terms differ.
+ * f32: rounding of sums in another order, through a dozen layers. bf16: each of a dozen layers rounds its activations
+ * to 8 bits (relative error 2^-9 a value, uncorrelated), and gradients pass them all twice; max pooling and many ReLUs
+ * choose by such values, and where they choose differently whole terms differ.
  */
 static void compare(cod_dtype dtype, double output_bound, double grad_bound)
 {

@@ -43,7 +43,10 @@ void torch_case_clear(torch_case *c);
 const torch_tensor *torch_case_find(const torch_case *c, const char *prefix, const char *name);
 /** The largest difference, relative to the largest element of `expected`; infinite where one is NaN. */
 double torch_case_distance(const float *actual, const torch_tensor *expected);
-/** Demands that `actual` is near `expected`: the largest difference allowed is `tolerance` of the tensor's largest element. */
+/**
+ * Demands that `actual` is near `expected`: the largest difference allowed is `tolerance` of the tensor's largest
+ * element.
+ */
 void torch_case_compare(const torch_case *c, const char *what, const float *actual, const torch_tensor *expected,
                         double tolerance);
 /** Writes a parameter's tensor to its place among a network's values. */

@@ -233,8 +233,8 @@ static cod_status iterate(cod_test_op *forward, double *u, double *next, bool *s
 }
 
 /**
- * Lets spectral normalisation's u come to rest: there the gradient, which takes the singular vectors for constants, is that of the op.
- * *settled: whether it did, which takes long where the two largest singular values are close.
+ * Lets spectral normalisation's u come to rest: there the gradient, which takes the singular vectors for constants, is
+ * that of the op. *settled: whether it did, which takes long where the two largest singular values are close.
  */
 static cod_status settle(cod_test_op *forward, bool *settled)
 {
@@ -348,8 +348,8 @@ static cod_status read_loss_gradient(cod_test_op *test, size_t output, uint64_t 
 enum { LOSSES = COD_LOSS_TV + 1, SIDES = 2 };
 
 /**
- * The loss op gives the value and both gradients, alpha·weight·dvalue/dprediction and alpha·weight·dvalue/dtarget, at once; `factors` is
- * what they are multiplied with before the check, 1 where it is honest.
+ * The loss op gives the value and both gradients, alpha·weight·dvalue/dprediction and alpha·weight·dvalue/dtarget, at
+ * once; `factors` is what they are multiplied with before the check, 1 where it is honest.
  */
 static cod_status check_loss(uint64_t seed, const double factors[SIDES], cod_loss_kind *kind)
 {

@@ -88,8 +88,8 @@ static void a_plan_reads_mapped_memory(void **state)
         for (size_t i = 0; i < COUNT; i++)
             assert_true(back[i] == 4 * values[i]);
         /*
-         * A copy that fills the slot while the op may still read it: no event orders the two. The hold keeps the threads that do
-         * the work apart, so that this process has no race.
+         * A copy that fills the slot while the op may still read it: no event orders the two. The hold keeps the
+         * threads that do the work apart, so that this process has no race.
          */
         cod_late_hold(late.device, true);
         assert_ok(b->plan_run(plan, p.queues[0]));

@@ -41,7 +41,10 @@ static void student_equals_closed_forms(void **state)
     assert_near(cod_student_two_sided(INFINITY, 5), 0, 0);
 }
 
-/** The 97.5 % and 99.5 % points as tables have them (NIST/SEMATECH e-Handbook 1.3.6.7.2, to its 3 decimals; more from closed forms). */
+/**
+ * The 97.5 % and 99.5 % points as tables have them (NIST/SEMATECH e-Handbook 1.3.6.7.2, to its 3 decimals; more from
+ * closed forms).
+ */
 static void quantiles_are_those_of_tables(void **state)
 {
     (void)state;
@@ -60,7 +63,10 @@ static void quantiles_are_those_of_tables(void **state)
     assert_true(isnan(cod_student_quantile(1, 7)));
 }
 
-/** Student's own example (1908), hours of sleep gained by ten patients from two drugs: R's `sleep`, and what R's t.test() says of it. */
+/**
+ * Student's own example (1908), hours of sleep gained by ten patients from two drugs: R's `sleep`, and what R's
+ * t.test() says of it.
+ */
 static void tests_agree_with_r_on_students_sleep(void **state)
 {
     (void)state;

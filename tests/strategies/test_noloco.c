@@ -28,7 +28,10 @@ static void alone_the_pull_is_nothing(void **state)
     assert_true(momentum[0] == 0 && outer[0] == 7);
 }
 
-/** Who is met has met one too, nobody is met twice, and at most one is alone; over many rounds everybody meets everybody. */
+/**
+ * Who is met has met one too, nobody is met twice, and at most one is alone; over many rounds everybody meets
+ * everybody.
+ */
 static void matchings(void **state)
 {
     (void)state;

@@ -21,7 +21,10 @@ typedef struct cod_test_chunk_case {
     float *reference; /**< [count], or NULL */
 } cod_test_chunk_case;
 
-/** Everything follows from the seed: lengths, codings, near, far and no references, zeros, tiny and huge values, outliers. */
+/**
+ * Everything follows from the seed: lengths, codings, near, far and no references, zeros, tiny and huge values,
+ * outliers.
+ */
 void cod_test_chunk_case_init(cod_test_chunk_case *c, uint64_t seed);
 void cod_test_chunk_case_clear(cod_test_chunk_case *c);
 

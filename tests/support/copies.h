@@ -7,7 +7,10 @@
 
 #include "support/ops.h"
 
-/** Host to device, between devices' buffers, inside one buffer, and back, through a queue of its own; then what is refused. */
+/**
+ * Host to device, between devices' buffers, inside one buffer, and back, through a queue of its own; then what is
+ * refused.
+ */
 void cod_test_copies(cod_test_device on);
 
 #endif

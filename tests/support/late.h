@@ -6,22 +6,23 @@
  * Memory. Buffers of the device have no `host`. Pinned memory that a copy writes is poisoned (bytes of 0xFF: NaN as f32
  * and as f64) when copy() is called, and gets its contents only when the host has seen an event behind the copy, by
  * event_wait(), event_query(), download() or queue_destroy(); so whoever reads too early reads NaN, always. Pinned
- * memory that a copy or a plan reads is hashed when it is queued and again when the host has seen the event; a difference
- * is a slot that was used again too early. Pageable memory is refused by copy(), pinned memory by plans that would write it.
+ * memory that a copy or a plan reads is hashed when it is queued and again when the host has seen the event; a
+ * difference is a slot that was used again too early. Pageable memory is refused by copy(), pinned memory by plans that
+ * would write it.
  *
  * Order. Each queue, the default queue too, runs on a thread of its own with random delays; the inner backend is used
  * by one thread at a time. Whether work is ordered is not left to these delays: queues, events and the host carry
  * vector clocks (Mattern 1989). Two uses of one range of bytes, one of them a write, that neither a queue nor an event
  * orders are a violation, whichever came first. A view counts from its first to its last element, so slices of channels
- * of one tensor overlap. The host counts as one: what one of its threads has seen, all have. Gradients of weights whose dy lie in one
- * buffer also write scratch memory that they share.
+ * of one tensor overlap. The host counts as one: what one of its threads has seen, all have. Gradients of weights whose
+ * dy lie in one buffer also write scratch memory that they share.
  *
- * Messages. buffer_address() gives an address in the host's memory. Who hands it to MPI says so by cod_late_lend(): that MPI reads or writes
- * counts as the host's doing. Work of queues that conflicts, and that the host has not seen done, is a violation, as is such work that is
- * queued before cod_late_return().
+ * Messages. buffer_address() gives an address in the host's memory. Who hands it to MPI says so by cod_late_lend():
+ * that MPI reads or writes counts as the host's doing. Work of queues that conflicts, and that the host has not seen
+ * done, is a violation, as is such work that is queued before cod_late_return().
  *
- * Updates. A plan that plans_prepare_updated() gets although something other than an OPTIMISER plan wrote its parameters last is a
- * violation.
+ * Updates. A plan that plans_prepare_updated() gets although something other than an OPTIMISER plan wrote its
+ * parameters last is a violation.
  *
  * Recordings. Destroying a buffer or a plan under a recording is a violation, as are an allocation by
  * cod_aligned_alloc() while a plan runs, calls of this backend from within queued work, and a plan's own memory that
@@ -34,19 +35,22 @@
  * Results are those of the inner backend, bit for bit.
  *
  * Environment: COD_LATE_SEED (of the delays; default 1), COD_LATE_DELAY_US (see cod_late_set_delay()), COD_LATE_ABORT=1
- * (the first violation is printed and ends the process: for ranks that nobody asks), COD_LATE_MEMORY_MB (what the device has; default 16 GiB).
+ * (the first violation is printed and ends the process: for ranks that nobody asks), COD_LATE_MEMORY_MB (what the
+ * device has; default 16 GiB).
  */
 #ifndef COD_TESTS_SUPPORT_LATE_H
 #define COD_TESTS_SUPPORT_LATE_H
 
 #include "core/backend.h"
 
-/** The wrapper, named "late"; one inner backend at a time, borrowed. Reads the environment. Not while a device is open. */
+/**
+ * The wrapper, named "late"; one inner backend at a time, borrowed. Reads the environment. Not while a device is open.
+ */
 const cod_backend *cod_late_wrap(const cod_backend *inner);
 
 /**
- * The wrapper around a backend that the environment wants late, else the backend itself: COD_TEST_LATE=cpu stands for `cpu`, any other
- * value for `ref`. Keeps the backend's name, under which tests find it.
+ * The wrapper around a backend that the environment wants late, else the backend itself: COD_TEST_LATE=cpu stands for
+ * `cpu`, any other value for `ref`. Keeps the backend's name, under which tests find it.
  */
 const cod_backend *cod_late_chosen(const cod_backend *backend);
 
@@ -69,7 +73,8 @@ void cod_late_set_delay(unsigned longest_us);
 void cod_late_hold(cod_device *device, bool held);
 
 /**
- * From now on until cod_late_return() MPI reads or writes memory of an open device; other memory is none of late's business.
+ * From now on until cod_late_return() MPI reads or writes memory of an open device; other memory is none of late's
+ * business.
  *
  * @param key  what names the message, such as the address of its request
  */

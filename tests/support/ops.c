@@ -30,7 +30,10 @@ static cod_status make_buffers_and_plan(cod_test_op *test)
         view->buffer = NULL;
         if (cod_shape_count(view->shape) == 0)
             continue;
-        /* A slice begins inside its first pixel; 64 bytes before it, as a view of an arena has; nothing behind its last element. */
+        /*
+         * A slice begins inside its first pixel; 64 bytes before it, as a view of an arena has; nothing behind its last
+         * element.
+         */
         const size_t size = cod_dtype_bytes(view->dtype);
         view->offset = 64 + (size_t)(view->pixel_stride - view->shape.c) / 2 * size;
         const size_t bytes = view->offset + cod_view_span_bytes(view);

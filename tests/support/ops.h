@@ -2,8 +2,8 @@
  * @file
  * Random ops for tests: descriptions without memory, binding them to a backend, and comparing what they give.
  *
- * A *description* is a cod_op whose views have shape, type and stride but no buffer; a view whose shape is zero is absent.
- * A *slot* numbers the views of an op: inputs first, then from COD_OP_MAX_INPUTS on the outputs.
+ * A *description* is a cod_op whose views have shape, type and stride but no buffer; a view whose shape is zero is
+ * absent. A *slot* numbers the views of an op: inputs first, then from COD_OP_MAX_INPUTS on the outputs.
  */
 #ifndef COD_TESTS_SUPPORT_OPS_H
 #define COD_TESTS_SUPPORT_OPS_H
@@ -12,7 +12,10 @@
 
 enum { COD_TEST_SLOTS = COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS };
 
-/** Kinds below this one take numbers of any type; those from it on work on bits, and have tests of their own (support/chunks.h). */
+/**
+ * Kinds below this one take numbers of any type; those from it on work on bits, and have tests of their own
+ * (support/chunks.h).
+ */
 enum { COD_TEST_KINDS = COD_OP_QUANTISE };
 
 /** A backend with its opened device. */
@@ -40,12 +43,15 @@ typedef struct cod_tolerance {
 /** The slot's view. */
 cod_view *cod_test_view(cod_op *op, size_t slot);
 
-/** Whether the slot of this kind holds an activation ('a'), a parameter ('p'), i32 ('i'), an f32 scalar ('f'); 0 for no view. */
+/**
+ * Whether the slot of this kind holds an activation ('a'), a parameter ('p'), i32 ('i'), an f32 scalar ('f'); 0 for no
+ * view.
+ */
 char cod_test_slot_class(cod_op_kind kind, size_t slot);
 
 /**
- * A random valid description: shapes, strides of pixels, attributes, optional views and `accumulate` all follow from the
- * seed. Scalars and losses are f32, or f64 where `parameter` is.
+ * A random valid description: shapes, strides of pixels, attributes, optional views and `accumulate` all follow from
+ * the seed. Scalars and losses are f32, or f64 where `parameter` is.
  */
 cod_op cod_test_random_op(cod_op_kind kind, cod_dtype activation, cod_dtype parameter, uint64_t seed);
 /** The shape of a pooling's output. */
@@ -81,7 +87,9 @@ COD_MUST_CHECK cod_status cod_test_op_run(cod_test_op *test);
 COD_MUST_CHECK cod_status cod_test_compare(const char *what, const double *actual, const double *expected,
                                            int64_t count, cod_tolerance tolerance);
 
-/** Runs the description on both devices with the same random values and compares all outputs; messages name the seed. */
+/**
+ * Runs the description on both devices with the same random values and compares all outputs; messages name the seed.
+ */
 COD_MUST_CHECK cod_status cod_test_parity(cod_test_device expected, cod_test_device tested, const cod_op *description,
                                           uint64_t seed, cod_tolerance tolerance);
 

@@ -407,7 +407,9 @@ static void fill_pattern(cod_dtype dtype, unsigned char pattern[8])
         memcpy(pattern, &f32, sizeof f32);
 }
 
-/** Writes the pattern into the elements of a view that the op does not read (FILL), or counts those that still have it. */
+/**
+ * Writes the pattern into the elements of a view that the op does not read (FILL), or counts those that still have it.
+ */
 static size_t pattern_walk(const cod_view *view, unsigned char *map, unsigned char *bytes, bool fill)
 {
     const size_t size = cod_dtype_bytes(view->dtype);

@@ -5,10 +5,10 @@
  * Before plan_run() it fills every output that the op only writes with NaN, so that what is not written shows; after
  * it, it checks that all the outputs' elements were written, that nothing else in the buffers changed (inputs, gaps
  * between strided pixels, neighbours in an arena), and that the guards around each buffer are whole. It also holds
- * callers to plans_prepare(): weights that a backend may pack must not have changed since. It works through upload() and
- * download() alone, so devices need not be addressable. Of a plan of several ops it checks them together, and that they
- * are a sequence (core/fused.h) where they really lie. Slow: it copies whole buffers at each run. Captures are hidden,
- * as what runs unseen cannot be checked.
+ * callers to plans_prepare(): weights that a backend may pack must not have changed since. It works through upload()
+ * and download() alone, so devices need not be addressable. Of a plan of several ops it checks them together, and that
+ * they are a sequence (core/fused.h) where they really lie. Slow: it copies whole buffers at each run. Captures are
+ * hidden, as what runs unseen cannot be checked.
  */
 #ifndef COD_TESTS_SUPPORT_PARANOID_H
 #define COD_TESTS_SUPPORT_PARANOID_H

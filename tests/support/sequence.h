@@ -24,8 +24,8 @@ typedef struct cod_test_sequence {
 
 /**
  * A random description around a CONV2D, a CONV2D_BACKWARD_DATA or a LINEAR_BACKWARD_DATA, or of several
- * CONV2D_BACKWARD_WEIGHTS: shapes, strides, attributes, which halves or activations there are and where g lies all follow
- * from the seed.
+ * CONV2D_BACKWARD_WEIGHTS: shapes, strides, attributes, which halves or activations there are and where g lies all
+ * follow from the seed.
  * @return how many ops; at least 2
  */
 size_t cod_test_random_sequence(cod_op_kind product, cod_dtype activation, cod_dtype parameter, uint64_t seed,

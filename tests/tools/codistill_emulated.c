@@ -1,4 +1,6 @@
-/* The command with the CUDA backend on the emulated GPU (tests/cuda/emulated): linked with --wrap=cod_backend_register. */
+/*
+ * The command with the CUDA backend on the emulated GPU (tests/cuda/emulated): linked with --wrap=cod_backend_register.
+ */
 #include "cuda/cuda.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * The command with its backends late where COD_TEST_LATE says so: linked with --wrap=cod_backend_register. With COD_TEST_LATE=cuda there is a
- * device of the name `cuda`, around `cpu`, beside a `cpu` as it always is; with COD_TEST_LATE=cuda-ref one around `ref`, which computes on
- * 8-bit integers on every processor.
+ * The command with its backends late where COD_TEST_LATE says so: linked with --wrap=cod_backend_register. With
+ * COD_TEST_LATE=cuda there is a device of the name `cuda`, around `cpu`, beside a `cpu` as it always is; with
+ * COD_TEST_LATE=cuda-ref one around `ref`, which computes on 8-bit integers on every processor.
  */
 #include "support/late.h"
 

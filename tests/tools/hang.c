@@ -1,7 +1,7 @@
 /*
- * Preloaded into a run: storage that hangs, or is slow. It is what lies below $COD_HANG_FOLDER, an absolute path. While the file
- * $COD_HANG_WHILE is there, nothing below is opened, read, flushed or appended to (by writev); a read takes $COD_HANG_READ_MS longer
- * than else, a flush $COD_HANG_SYNC_MS.
+ * Preloaded into a run: storage that hangs, or is slow. It is what lies below $COD_HANG_FOLDER, an absolute path. While
+ * the file $COD_HANG_WHILE is there, nothing below is opened, read, flushed or appended to (by writev); a read takes
+ * $COD_HANG_READ_MS longer than else, a flush $COD_HANG_SYNC_MS.
  */
 #include <fcntl.h>
 #include <stdarg.h>

@@ -101,6 +101,7 @@ PLANTED = [
     ("format", "src/cuda/a.cu", "int  cod_x;\n"),
     ("format", "src/cpu/kernels/a.c.inc", "int  cod_x;\n"),
     ("long-file", "src/nn/a.c", "int cod_x;\n" * 501),
+    ("wide-line", "src/nn/a.c", "/* " + "wide " * 24 + "*/\nint cod_x;\n"),
     ("long-file", "tests/nn/a.c", "int cod_x;\n" * 601),
     ("long-file", "src/cpu/kernels/a.c.inc", "int cod_x;\n" * 501),
     ("long-file", "tools/a.sh", "true\n" * 501),

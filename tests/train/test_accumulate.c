@@ -1,6 +1,7 @@
 /*
- * Two mini-batches of B, accumulated, are one of 2·B. With small whole numbers and power-of-two counts every sum is exact in
- * f32, so the order of summation does not matter and gradients must agree in every bit, on every backend, with those in f64.
+ * Two mini-batches of B, accumulated, are one of 2·B. With small whole numbers and power-of-two counts every sum is
+ * exact in f32, so the order of summation does not matter and gradients must agree in every bit, on every backend, with
+ * those in f64.
  */
 #include "support/test.h"
 

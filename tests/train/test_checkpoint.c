@@ -328,7 +328,9 @@ typedef struct contended_folder {
     atomic_bool done;
 } contended_folder;
 
-/** What groups that are ahead and behind do to the folder of a step: they remove it while it is empty, and create it. */
+/**
+ * What groups that are ahead and behind do to the folder of a step: they remove it while it is empty, and create it.
+ */
 static void *contend(void *context)
 {
     contended_folder *folder = context;

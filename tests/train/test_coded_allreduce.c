@@ -40,7 +40,10 @@ static void close_fixture(fixture *f)
     cod_aligned_free(f->buffer.host);
 }
 
-/** Averages all values in buckets, from the last to the first as backward makes them; waits in an order of each rank's own. */
+/**
+ * Averages all values in buckets, from the last to the first as backward makes them; waits in an order of each rank's
+ * own.
+ */
 static cod_status average(const fixture *f, cod_collective *c, cod_buffer *buffer)
 {
     cod_reduction *reductions[BUCKETS];
@@ -143,7 +146,10 @@ static void all_ranks_get_the_same_bits_and_nothing_is_lost(void **state)
     close_fixture(&f);
 }
 
-/** How far the sum of many averages of equal gradients is from that of as many means, in multiples of the coarsest scale. */
+/**
+ * How far the sum of many averages of equal gradients is from that of as many means, in multiples of the coarsest
+ * scale.
+ */
 static double farthest_sum(fixture *f, bool feedback)
 {
     enum { STEPS = 60 };
@@ -171,7 +177,10 @@ static double farthest_sum(fixture *f, bool feedback)
     return far / (largest / 127);
 }
 
-/** Half a scale is owed for the rank's values and half for the mean, however many steps there were; without feedback, each time. */
+/**
+ * Half a scale is owed for the rank's values and half for the mean, however many steps there were; without feedback,
+ * each time.
+ */
 static void what_coding_loses_is_sent_later(void **state)
 {
     (void)state;

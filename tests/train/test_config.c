@@ -322,7 +322,10 @@ static const char *difference_of(const char *text, const char *override)
     return difference_in(COD_COMPARE_RESULT, text, override);
 }
 
-/** A run's backend or device that was left to the machine differs from none: nor does one from before there was a device to choose. */
+/**
+ * A run's backend or device that was left to the machine differs from none: nor does one from before there was a device
+ * to choose.
+ */
 static void what_is_left_to_the_machine_is_no_difference(void **state)
 {
     (void)state;

@@ -137,7 +137,10 @@ static void teacher_and_student_are_compared_at_the_teachers_shares(void **state
     }
 }
 
-/** What lies in an input after each of these rows of `priors` is written, the device standing still meanwhile where it can. */
+/**
+ * What lies in an input after each of these rows of `priors` is written, the device standing still meanwhile where it
+ * can.
+ */
 static void write_rows(const cod_backend *backend, const int *order, size_t count, float (*results)[N][K])
 {
     const cod_shape shape = {N, 1, 1, K};

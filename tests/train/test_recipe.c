@@ -1,4 +1,6 @@
-/* What cod_recipe_build() refuses of a recipe: each of the mistakes that would else be seen in mid-run, or not at all. */
+/*
+ * What cod_recipe_build() refuses of a recipe: each of the mistakes that would else be seen in mid-run, or not at all.
+ */
 #include "support/test.h"
 
 #include "train/recipe.h"

@@ -15,8 +15,9 @@
 enum { SERVER, FIRST_WORKER, SECOND_WORKER, RANKS, STEPS = 4 };
 
 /*
- * The server ends a step when the slower worker has pushed. By then it has asked for the statistics of the faster one's next push, but
- * they are held back until the evaluation behind that step has begun. The ranks are threads: they meet in these numbers.
+ * The server ends a step when the slower worker has pushed. By then it has asked for the statistics of the faster one's
+ * next push, but they are held back until the evaluation behind that step has begun. The ranks are threads: they meet
+ * in these numbers.
  */
 static atomic_int asked;                       /**< pushes whose statistics the server has begun to receive */
 static atomic_int evaluations;                 /**< that the server has begun */

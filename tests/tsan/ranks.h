@@ -17,8 +17,8 @@
 typedef cod_status (*rank_body)(cod_comm *comm, void *context);
 
 /**
- * Joins the job on `size` ranks, two on each node, calls body(comm, context) and ends the job. A rank that fails says why and
- * ends the process: the others might wait for it.
+ * Joins the job on `size` ranks, two on each node, calls body(comm, context) and ends the job. A rank that fails says
+ * why and ends the process: the others might wait for it.
  */
 void run_ranks(int size, rank_body body, void *context);
 

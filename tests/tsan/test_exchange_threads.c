@@ -55,7 +55,10 @@ static void fill(float values[TOTAL], int group, int64_t step)
         values[i] = sinf((float)i * 0.37F + (float)step) * (float)(group + 1);
 }
 
-/** What a reader must get of the fragment published at `step`: each shard (bounds at multiples of 16) through the codec and back, deltas from their key on. */
+/**
+ * What a reader must get of the fragment published at `step`: each shard (bounds at multiples of 16) through the codec
+ * and back, deltas from their key on.
+ */
 static cod_status expect(const scenario *s, const cod_exchange_model *model, int group, int64_t step,
                          float decoded[TOTAL])
 {
@@ -134,7 +137,10 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
     const int own = cod_group_index(group), fragments = cod_exchange_fragments(&s->options),
               held = cod_exchange_peer_count(exchange) * fragments;
     uint64_t seen[MOST_GROUPS * MOST_FRAGMENTS] = {0};
-    /* Each pull may be lost to a publisher that is faster: longer, then. A version is taken at one step by all ranks of a group. */
+    /*
+     * Each pull may be lost to a publisher that is faster: longer, then. A version is taken at one step by all ranks of
+     * a group.
+     */
     const bool must_see = !s->may_lose_all;
     for (int64_t step = 1; step <= STEPS || (must_see && step <= 20 * STEPS && !all_seen(seen, held)); step++) {
         const size_t now = (size_t)step % 2; /* where the sums of step - 2 are */
@@ -231,7 +237,10 @@ static void slots_reopened_while_read(void **state)
                    .may_lose_all = true});
 }
 
-/** Seven pulls at a time in each of sixteen groups, of versions that stand alone and of deltas, each against the one before. */
+/**
+ * Seven pulls at a time in each of sixteen groups, of versions that stand alone and of deltas, each against the one
+ * before.
+ */
 static void sixteen_groups(void **state)
 {
     (void)state;
@@ -250,7 +259,10 @@ static void sixteen_groups(void **state)
                                .key_every = 4}});
 }
 
-/** Four groups of two ranks that hold values together, of models in fragments; with three ranks a group each runs on two nodes. */
+/**
+ * Four groups of two ranks that hold values together, of models in fragments; with three ranks a group each runs on two
+ * nodes.
+ */
 static void ranks_and_fragments(void **state)
 {
     (void)state;

@@ -39,8 +39,8 @@ typedef struct cod_copy_steps {
     size_t batch_bytes; /**< of a mini-batch in f32 */
     double unfed_ms;    /**< a step on a mini-batch that is there already */
     double step_ms[COD_COPY_WAYS];
-    double
-        transfer_ms[COD_COPY_WAYS]; /**< of a mini-batch alone, without steps; both NAN = the device does not have it */
+    /** of a mini-batch alone, without steps; both NAN = the device does not have it */
+    double transfer_ms[COD_COPY_WAYS];
 } cod_copy_steps;
 
 /** Medians of `repeats` rounds in which all ways take turns. */

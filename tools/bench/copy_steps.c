@@ -121,7 +121,11 @@ static cod_status feed(feeding *f, cod_copy_way way)
     return COD_OK;
 }
 
-/** @param way  COD_COPY_WAYS = nothing is fed. @param steps  false = nothing else is done. @param[out] ms  of one, in the mean */
+/**
+ * @param way  COD_COPY_WAYS = nothing is fed.
+ * @param steps  false = nothing else is done.
+ * @param[out] ms  of one, in the mean
+ */
 static cod_status time_steps(feeding *f, cod_copy_way way, bool steps, double *ms)
 {
     cod_bench_training *t = f->training;

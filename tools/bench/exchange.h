@@ -32,7 +32,11 @@ typedef struct cod_bench_exchange_result {
     double published, taken, lost, rejected; /**< by all ranks */
 } cod_bench_exchange_result;
 
-/** Collective on all ranks, which lie on one host, or on several with one clock: times are compared. @return COD_ERR_ARGUMENT when ranks do not divide into groups */
+/**
+ * Collective on all ranks, which lie on one host, or on several with one clock: times are compared.
+ *
+ * @return COD_ERR_ARGUMENT when ranks do not divide into groups
+ */
 COD_MUST_CHECK cod_status cod_bench_exchange_run(cod_comm *comm, const cod_bench_exchange_options *options,
                                                  cod_bench_exchange_result *out);
 

@@ -14,7 +14,10 @@
 
 enum { AGREEMENT_DELAY = 2, WORK_VALUES = 4096, NOISE_VALUES = 65521, ALONE_STEPS = 100 };
 
-/** How far weights move from one publication to the next, of their size: as measured in training (docs/exchange-measurements.md). */
+/**
+ * How far weights move from one publication to the next, of their size: as measured in training
+ * (docs/exchange-measurements.md).
+ */
 static const float movement = 0.03f;
 
 /** What the ranks of a group told each other in one step. */
@@ -54,7 +57,10 @@ static double processor_s(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/** Arithmetic in the first cache, in place of a training step. One copy: each inlined one would be optimised to a speed of its own. */
+/**
+ * Arithmetic in the first cache, in place of a training step. One copy: each inlined one would be optimised to a speed
+ * of its own.
+ */
 static __attribute__((noinline)) void compute(bench *b)
 {
     for (long r = 0; r < b->rounds; r++)

@@ -1,6 +1,7 @@
 /**
  * @file
- * A training step taken apart: each op's time, arithmetic and traffic, and how far that is from what the processor can do.
+ * A training step taken apart: each op's time, arithmetic and traffic, and how far that is from what the processor can
+ * do.
  */
 #ifndef COD_TOOLS_BENCH_OPS_H
 #define COD_TOOLS_BENCH_OPS_H
@@ -26,8 +27,8 @@ typedef struct cod_bench_row {
 /** Zeroed = empty. */
 typedef struct cod_bench_ops {
     cod_arena arena;
-    cod_bench_row
-        *ops; /**< [op_count] of each sub-step in its order: packing its weights, its ops, and the optimiser */
+    /** [op_count] of each sub-step in its order: packing its weights, its ops, and the optimiser */
+    cod_bench_row *ops;
     size_t op_count;
     cod_bench_row *kinds; /**< [kind_count], in the order of appearance */
     size_t kind_count;
@@ -40,7 +41,11 @@ enum { COD_BENCH_MAX_REPEATS = 101 };
 /** Measures the processor; all unknown for a backend other than the CPU's. */
 COD_MUST_CHECK cod_status cod_bench_peak_measure(const cod_bench_training *training, cod_bench_peak *peak);
 
-/** Medians over `repeats` whole steps after one, so that caches are as in training. @param[out] ops  new; cod_bench_ops_clear() */
+/**
+ * Medians over `repeats` whole steps after one, so that caches are as in training.
+ *
+ * @param[out] ops  new; cod_bench_ops_clear()
+ */
 COD_MUST_CHECK cod_status cod_bench_ops_measure(cod_bench_training *training, int repeats, cod_bench_ops *ops);
 void cod_bench_ops_clear(cod_bench_ops *ops);
 

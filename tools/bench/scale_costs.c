@@ -110,7 +110,11 @@ static cod_status decode_some(trial *t, const float *reference)
     return cod_codec_decode(&t->codec, t->bytes, t->published, reference, 1, t->decoded);
 }
 
-/** All weights that are coded, a chunk in a step, as of models of up to some hundred thousand weights. @param[out] seconds  of this thread */
+/**
+ * All weights that are coded, a chunk in a step, as of models of up to some hundred thousand weights.
+ *
+ * @param[out] seconds  of this thread
+ */
 static cod_status code_all(trial *t, coding some, const float *reference, double *seconds)
 {
     const cod_codec_range range = {.count = CODED, .exact_from = UINT64_MAX};

@@ -112,7 +112,11 @@ static cod_status step(bench *b, cod_teacher *teacher)
     return cod_bench_training_finish(t);
 }
 
-/** As many steps in each case, so that what a busy machine takes away falls on all alike. @param[out] ms  of one, in the mean */
+/**
+ * As many steps in each case, so that what a busy machine takes away falls on all alike.
+ *
+ * @param[out] ms  of one, in the mean
+ */
 static cod_status time_steps(bench *b, cod_teacher *teacher, int period, double *ms)
 {
     const double begin = cod_clock_s();

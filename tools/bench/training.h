@@ -1,7 +1,8 @@
 /**
  * @file
- * A training step without a data set, for benches: the session of a configured run (train/session.h) with one batch of random pictures.
- * With the recipe `supervised` the loss is L1, or a classifier's cross-entropy; the optimisers are Adam.
+ * A training step without a data set, for benches: the session of a configured run (train/session.h) with one batch of
+ * random pictures. With the recipe `supervised` the loss is L1, or a classifier's cross-entropy; the optimisers are
+ * Adam.
  */
 #ifndef COD_TOOLS_BENCH_TRAINING_H
 #define COD_TOOLS_BENCH_TRAINING_H
@@ -16,10 +17,10 @@ typedef struct cod_bench_training_options {
     cod_precision precision;
     int threads;
     bool no_autotune; /**< as in cod_device_options */
-    int64_t
-        taught; /**< how many pictures of the batch the program `distil` takes from its input `teacher`; 0 = there is none */
-    char **
-        settings; /**< [setting_count] "option=value" of the model, or "section.option=value" of the recipe; borrowed */
+    /** how many pictures of the batch the program `distil` takes from its input `teacher`; 0 = there is none */
+    int64_t taught;
+    /** [setting_count] "option=value" of the model, or "section.option=value" of the recipe; borrowed */
+    char **settings;
     int setting_count;
 } cod_bench_training_options;
 
@@ -68,14 +69,16 @@ COD_MUST_CHECK cod_status cod_bench_training_finish(cod_bench_training *training
 /** The model's loss before its last update: how far it was from the truth. */
 COD_MUST_CHECK cod_status cod_bench_training_loss(cod_bench_training *training, float *loss);
 
-/** Fills f32 inputs of an executable with random values from 0 to 1, each a function of its place among `names` alone. */
+/**
+ * Fills f32 inputs of an executable with random values from 0 to 1, each a function of its place among `names` alone.
+ */
 COD_MUST_CHECK cod_status cod_bench_fill_inputs(const cod_backend *backend, cod_device *device,
                                                 cod_executable *executable, const char *const *names,
                                                 size_t name_count);
 
 /**
- * Writes into `folder` the weights as they are, of the model (model.safetensors) and of other sets that are trained (SET.safetensors),
- * and the batch (batch.safetensors: input, target, NHWC).
+ * Writes into `folder` the weights as they are, of the model (model.safetensors) and of other sets that are trained
+ * (SET.safetensors), and the batch (batch.safetensors: input, target, NHWC).
  */
 COD_MUST_CHECK cod_status cod_bench_training_export(cod_bench_training *training, const char *folder);
 

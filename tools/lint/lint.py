@@ -43,6 +43,7 @@ OLD_STEPS = re.compile(r"\bCOD_TRY_GOTO\b|\bif \((\w[\w.>-]*) == COD_OK\)\s+\1 =
 TO_DO = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")
 MAX_LINES = {"src": 500, "tools": 500}  # tests are longer: their cases are one list
 MAX_LINES_ELSEWHERE = 600
+MAX_COLUMNS = 120  # of C files; but a table's rows, whose columns stand three spaces apart, may be wider
 
 C_FILES = {".c", ".h", ".inc", ".cu", ".cuh"}
 TEXT_FILES = C_FILES | {".py", ".sh", ".cmake", ".txt", ".yaml", ".yml"}
@@ -79,6 +80,7 @@ class Lint:
                 c_files.append(path)
                 self.check_includes(path, text, modules)
                 self.check_header(path, text)
+                self.check_width(path, text)
                 self.check_calls(path, text)
                 self.check_steps(path, text)
         for name, line in reasons.items():
@@ -158,6 +160,11 @@ class Lint:
         if lines > most and reasons.pop(path.as_posix(), None) is None:
             self.report(path, lines, "long-file", f"{lines} lines, more than {most}; split it, or give a reason in "
                         "tools/lint/long_files.txt")
+
+    def check_width(self, path, text):
+        for number, line in enumerate(text.split("\n"), 1):
+            if len(line) > MAX_COLUMNS and not re.search(r"\S {3,}\S", line):
+                self.report(path, number, "wide-line", f"{len(line)} columns, more than {MAX_COLUMNS}")
 
     def check_includes(self, path, text, modules):
         name = path.as_posix()

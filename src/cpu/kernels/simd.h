@@ -165,7 +165,9 @@ INLINE vf v_load_bf16(const uint16_t *p, int64_t n)
     return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
-/** Rounds to nearest even, as cod_bf16_from_f32(); the AVX512-BF16 instruction also flushes subnormal numbers to zero. */
+/**
+ * Rounds to nearest even, as cod_bf16_from_f32(); the AVX512-BF16 instruction also flushes subnormal numbers to zero.
+ */
 INLINE vh v_to_bf16(vf v)
 {
 #if defined(__AVX512BF16__)

@@ -1,6 +1,6 @@
 /*
- * A small convolutional network: stages of 3x3 convolutions, each stage but the first at half the size, and a linear head; tensor
- * names are those of an nn.Sequential `features` and a head `classifier`.
+ * A small convolutional network: stages of 3x3 convolutions, each stage but the first at half the size, and a linear
+ * head; tensor names are those of an nn.Sequential `features` and a head `classifier`.
  */
 #include "nn/models/models_internal.h"
 

@@ -1,6 +1,7 @@
 /*
- * SRVGGNetCompact of Real-ESRGAN (Wang et al. 2021), known as "Compact": plain convolutions at low resolution, one pixel
- * shuffle, nearest skip; with its tensor names, so that the files go both ways (spandrel and what builds on it open ours).
+ * SRVGGNetCompact of Real-ESRGAN (Wang et al. 2021), known as "Compact": plain convolutions at low resolution, one
+ * pixel shuffle, nearest skip; with its tensor names, so that the files go both ways (spandrel and what builds on it
+ * open ours).
  */
 #include "nn/models/models_internal.h"
 

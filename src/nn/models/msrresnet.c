@@ -1,6 +1,6 @@
 /*
- * MSRResNet, the modified SRResNet of ESRGAN's authors (Wang et al. 2018), in the layout and with the tensor names of BasicSR's
- * MSRResNet, so that its files go both ways: no normalisation, leaky ReLU 0.1, bilinear skip.
+ * MSRResNet, the modified SRResNet of ESRGAN's authors (Wang et al. 2018), in the layout and with the tensor names of
+ * BasicSR's MSRResNet, so that its files go both ways: no normalisation, leaky ReLU 0.1, bilinear skip.
  */
 #include "nn/models/models_internal.h"
 

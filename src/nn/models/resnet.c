@@ -1,6 +1,7 @@
 /*
- * ResNet-18 and ResNet-50 (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1), with the tensor names of
- * torchvision's, so that its weights load; as there, the 3x3 convolution of a bottleneck has the stride.
+ * ResNet-18 and ResNet-50 (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1), with the
+ * tensor names of torchvision's, so that its weights load; as there, the 3x3 convolution of a bottleneck has the
+ * stride.
  */
 #include "nn/models/models_internal.h"
 

@@ -1,7 +1,8 @@
 /*
- * RRDBNet, the generator of ESRGAN (Wang et al., "ESRGAN: Enhanced Super-Resolution Generative Adversarial Networks", ECCV workshops
- * 2018, figure 4), which enlarges four times, in the layout and with the tensor names of BasicSR's RRDBNet, so that its files go both
- * ways. To enlarge by two or one, it first makes channels of squares of two or four pixels a side, as in Real-ESRGAN.
+ * RRDBNet, the generator of ESRGAN (Wang et al., "ESRGAN: Enhanced Super-Resolution Generative Adversarial Networks",
+ * ECCV workshops 2018, figure 4), which enlarges four times, in the layout and with the tensor names of BasicSR's
+ * RRDBNet, so that its files go both ways. To enlarge by two or one, it first makes channels of squares of two or four
+ * pixels a side, as in Real-ESRGAN.
  */
 #include "nn/models/models_internal.h"
 
@@ -50,8 +51,9 @@ static cod_value lrelu(cod_graph *graph, cod_value x)
 }
 
 /**
- * Each convolution reads the block's input and what all convolutions before it gave. The concatenations lie within one another, so
- * that the compiler has every part written where the next convolution reads it: only the block's input may have to be copied.
+ * Each convolution reads the block's input and what all convolutions before it gave. The concatenations lie within one
+ * another, so that the compiler has every part written where the next convolution reads it: only the block's input may
+ * have to be copied.
  */
 static cod_value dense_block(cod_graph *graph, const rrdb_options *o, const char *prefix, cod_value x)
 {

@@ -1,4 +1,7 @@
-/* SRResNet (Ledig et al., "Photo-Realistic Single Image Super-Resolution Using a GAN", CVPR 2017, figure 4), with variants. */
+/*
+ * SRResNet (Ledig et al., "Photo-Realistic Single Image Super-Resolution Using a GAN", CVPR 2017, figure 4), with
+ * variants.
+ */
 #include "nn/models/models_internal.h"
 
 #include <stdio.h>

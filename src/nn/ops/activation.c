@@ -1,4 +1,7 @@
-/* ACTIVATION: ReLU, leaky ReLU, PReLU, sigmoid, tanh; ACTIVATION_BACKWARD: the gradient by the input of those that are piecewise linear. */
+/*
+ * ACTIVATION: ReLU, leaky ReLU, PReLU, sigmoid, tanh; ACTIVATION_BACKWARD: the gradient by the input of those that are
+ * piecewise linear.
+ */
 #include "nn/ops/ops_internal.h"
 
 cod_value cod_graph_activation(cod_graph *graph, cod_value x, cod_activation activation, float leak)

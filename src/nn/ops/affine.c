@@ -1,6 +1,6 @@
 /*
- * AFFINE: alpha·x + shift. Such a node becomes an op that normalises by a mean of 0 and a deviation of 1. The vectors of the op are
- * constants and lie in the io buffer.
+ * AFFINE: alpha·x + shift. Such a node becomes an op that normalises by a mean of 0 and a deviation of 1. The vectors
+ * of the op are constants and lie in the io buffer.
  */
 #include "nn/compile_internal.h"
 #include "nn/ops/ops_internal.h"

@@ -187,7 +187,10 @@ static void gradient_forward(lowering *lower, const cod_node *node, lower_group 
                                  .name = node->name});
 }
 
-/** Of dx = wᵀ dy, whose gradient is `g`: by w it is that of a convolution whose input is g, and by dy the convolution of g. */
+/**
+ * Of dx = wᵀ dy, whose gradient is `g`: by w it is that of a convolution whose input is g, and by dy the convolution of
+ * g.
+ */
 static void gradient_backward(lowering *lower, const cod_node *node, const lower_group *group, int g)
 {
     node_backward_layer(lower, node,

@@ -64,7 +64,9 @@ static int items_of(lowering *lower, const cod_node *node, int tensor)
     return lower_view(lower, tensor, 0, items, false);
 }
 
-/** Where a loss's gradient by `value` goes, or 0 where none is wanted; of the items that it does not look at it is zero. */
+/**
+ * Where a loss's gradient by `value` goes, or 0 where none is wanted; of the items that it does not look at it is zero.
+ */
 static int loss_gradient(lowering *lower, const cod_node *node, cod_value value, bool *adds)
 {
     if (!lower->training || !lower->needs_grad[value] || !is_minimised(lower, node->output))

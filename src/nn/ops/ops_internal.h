@@ -1,7 +1,8 @@
 /**
  * @file
- * Kinds of nodes: all that the compiler knows of each. A family of ops has one file in nn/ops, with the functions that add its nodes to a
- * graph (declared in graph.h), the shape of their outputs, and their forward and backward pass. ops/rules.c lists them all.
+ * Kinds of nodes: all that the compiler knows of each. A family of ops has one file in nn/ops, with the functions that
+ * add its nodes to a graph (declared in graph.h), the shape of their outputs, and their forward and backward pass.
+ * ops/rules.c lists them all.
  */
 #ifndef COD_NN_OPS_INTERNAL_H
 #define COD_NN_OPS_INTERNAL_H
@@ -33,11 +34,14 @@ typedef struct node_rules {
     void (*backward)(lowering *lower, const cod_node *node, const lower_group *group, int dy);
     /** Gradients flow to the first so many inputs, and to parameters. NULL: to none. */
     int (*differentiable)(const cod_node *node);
-    /** Adds the node that computes the gradient by the input from `dy`; 0 where this node has none. NULL: this kind has none. */
+    /**
+     * Adds the node that computes the gradient by the input from `dy`; 0 where this node has none. NULL: this kind has
+     * none.
+     */
     cod_value (*gradient)(cod_graph *graph, const cod_node *node, cod_value dy);
     /**
-     * How many pixels of its first input to each side of its own place an output pixel sees; negative: it sees no fixed place. NULL: it
-     * may see the whole picture.
+     * How many pixels of its first input to each side of its own place an output pixel sees; negative: it sees no fixed
+     * place. NULL: it may see the whole picture.
      *
      * @param kernel  shape of the weight; zeros where there is none
      */
@@ -75,11 +79,20 @@ cod_status node_shape_like(const ir_context *context, const cod_node *node, cod_
 /** For `shape`: as the first input, whose batch, height and width all others must have. */
 cod_status node_shape_of_all(const ir_context *context, const cod_node *node, cod_shape x, cod_shape *out);
 
-/** The gradient by the first input as one op of `dy` and, unless 0, of the tensor `with`; added to where there is one already. */
+/**
+ * The gradient by the first input as one op of `dy` and, unless 0, of the tensor `with`; added to where there is one
+ * already.
+ */
 void node_backward_plain(lowering *lower, const cod_node *node, cod_op_kind kind, int dy, int with);
-/** The same with an op that cannot add: where there is a gradient already, into a tensor of its own, which is then added. */
+/**
+ * The same with an op that cannot add: where there is a gradient already, into a tensor of its own, which is then
+ * added.
+ */
 void node_backward_written(lowering *lower, const cod_node *node, cod_op_kind kind, int dy, int with);
-/** The gradient by each input as a part of `dy`, one behind another along channels; `reshaped`: each is all of it, in its own shape. */
+/**
+ * The gradient by each input as a part of `dy`, one behind another along channels; `reshaped`: each is all of it, in
+ * its own shape.
+ */
 void node_backward_views(lowering *lower, const cod_node *node, int dy, bool reshaped);
 
 /** The weight of a convolution or linear layer as ops read it. */
@@ -95,8 +108,8 @@ int spectrum_weight(lowering *lower, const cod_node *node);
 void spectrum_backward(lowering *lower, const cod_node *node, int normalised, int dw, bool adds);
 
 /**
- * Lets the parts of concatenations be written in place, as channel slices of the whole. Not in bands, where all slices of a tensor have
- * its delay: a convolution that reads one slice and writes another would have to wait for itself.
+ * Lets the parts of concatenations be written in place, as channel slices of the whole. Not in bands, where all slices
+ * of a tensor have its delay: a convolution that reads one slice and writes another would have to wait for itself.
  */
 void concat_reserve(lowering *lower);
 

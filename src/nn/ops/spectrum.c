@@ -12,8 +12,8 @@ void spectrum_use(cod_graph *graph, const char *layer, cod_shape weight, cod_nod
 }
 
 /*
- * In a program that trains the weight, the states move in every run, because each run lets the next one see that they have; in other
- * programs they stay.
+ * In a program that trains the weight, the states move in every run, because each run lets the next one see that they
+ * have; in other programs they stay.
  */
 int spectrum_weight(lowering *lower, const cod_node *node)
 {

@@ -1,6 +1,7 @@
 /**
  * @file
- * What tools/gpu-check.sh measures of the CUDA backend: a network of src/nn on batches that can be learnt, without data sets or MPI.
+ * What tools/gpu-check.sh measures of the CUDA backend: a network of src/nn on batches that can be learnt, without data
+ * sets or MPI.
  */
 #ifndef COD_TESTS_CUDA_BENCH_H
 #define COD_TESTS_CUDA_BENCH_H
@@ -40,8 +41,8 @@ void bench_close(bench *b);
 enum { BENCH_BATCHES = 4 };
 
 /**
- * The elements of a batch, the same on every machine: inputs from 0 to 1; as target the enlarged input with noise, or a class that the
- * input tells.
+ * The elements of a batch, the same on every machine: inputs from 0 to 1; as target the enlarged input with noise, or a
+ * class that the input tells.
  *
  * @param[out] input, target  [elements of the inputs' shapes] new; free()
  */

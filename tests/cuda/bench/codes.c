@@ -1,4 +1,7 @@
-/* What groups exchange, coded on the device: op QUANTISE of a key and of a delta, DEQUANTISE, and the copy of the weights that neither needs. */
+/*
+ * What groups exchange, coded on the device: op QUANTISE of a key and of a delta, DEQUANTISE, and the copy of the
+ * weights that neither needs.
+ */
 #include "bench/bench.h"
 
 #include "core/queue.h"

@@ -1,6 +1,6 @@
 /*
- * Preloaded before an MPI that is not CUDA-aware, it says that it is. Beside the emulated GPU, whose memory is the host's, that is true.
- * COD_MPI_UNAWARE_RANK: a rank that says no, as if its host had another library.
+ * Preloaded before an MPI that is not CUDA-aware, it says that it is. Beside the emulated GPU, whose memory is the
+ * host's, that is true. COD_MPI_UNAWARE_RANK: a rank that says no, as if its host had another library.
  */
 #include <stdlib.h>
 #include <string.h>

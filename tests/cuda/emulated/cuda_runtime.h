@@ -1,7 +1,8 @@
 /**
  * @file
- * The part of CUDA's runtime that src/cuda uses, on the host: a GPU that is not there. Kernels run when they are launched, or
- * later where the stream is captured or late (emulated.h); each thread of a block is a fibre (emulated_warp.h).
+ * The part of CUDA's runtime that src/cuda uses, on the host: a GPU that is not there. Kernels run when they are
+ * launched, or later where the stream is captured or late (emulated.h); each thread of a block is a fibre
+ * (emulated_warp.h).
  *
  * Memory lies between guards, and is poisoned (0xFF: NaN) where CUDA leaves it undefined. What a real device would not
  * forgive is a *fault*: cod_emulated_faults().

@@ -14,17 +14,20 @@ extern "C" {
 #endif
 
 /**
- * How many faults there were since the last call; in `first` the first one's message (empty: none), with thread, block and
- * kernel.
+ * How many faults there were since the last call; in `first` the first one's message (empty: none), with thread, block
+ * and kernel.
  * Reads and writes beside what was allocated (memory.cpp) or a launch's shared memory; misaligned accesses; threads
- * that wait for each other for ever or for different things; launches that a GPU refuses, as of a kernel with more shared
- * memory than it was allowed. With a programmatic edge: memory of the device that is used before chain_wait() (but for
- * copy16_ahead_start()), threads that end without having called it, and an edge from what is no kernel. That memory is watched
- * in some of the blocks alone: the first launches of each kernel, and every so many-th. A launch with a fault also fails.
+ * that wait for each other for ever or for different things; launches that a GPU refuses, as of a kernel with more
+ * shared memory than it was allowed. With a programmatic edge: memory of the device that is used before chain_wait()
+ * (but for copy16_ahead_start()), threads that end without having called it, and an edge from what is no kernel. That
+ * memory is watched in some of the blocks alone: the first launches of each kernel, and every so many-th. A launch with
+ * a fault also fails.
  */
 size_t cod_emulated_faults(char *first, size_t bytes);
 
-/** Kernels that were launched, or recorded, since the last call; in `chained` how many of them had a programmatic edge. */
+/**
+ * Kernels that were launched, or recorded, since the last call; in `chained` how many of them had a programmatic edge.
+ */
 size_t cod_emulated_launches(size_t *chained);
 
 /** What the host gave streams to do, beside what it recorded. */
@@ -42,8 +45,9 @@ cod_emulated_queued cod_emulated_take_queued(void);
 void cod_emulated_set_seed(uint64_t seed);
 
 /**
- * Late: work of streams is done when the host waits for something, and then in an order by chance (of the seed) among what streams and events
- * allow; cudaEventQuery() says so, and does nothing. Else each work is done when it is queued. Does first all that is queued.
+ * Late: work of streams is done when the host waits for something, and then in an order by chance (of the seed) among
+ * what streams and events allow; cudaEventQuery() says so, and does nothing. Else each work is done when it is queued.
+ * Does first all that is queued.
  */
 void cod_emulated_set_late(bool late);
 
@@ -59,17 +63,21 @@ typedef struct cod_emulated_machine {
 } cod_emulated_machine;
 
 /**
- * NULL = the default: a driver for CUDA 13.0, one GPU of capability 9.0 or, in tenths, of COD_CUDA_CAPABILITY, with code for it. Below
- * 8.0 it has src/cuda/warp_older.cuh in place of what such a GPU lacks.
+ * NULL = the default: a driver for CUDA 13.0, one GPU of capability 9.0 or, in tenths, of COD_CUDA_CAPABILITY, with
+ * code for it. Below 8.0 it has src/cuda/warp_older.cuh in place of what such a GPU lacks.
  */
 void cod_emulated_set_machine(const cod_emulated_machine *machine);
 
-/** Ranges that NVTX was told of and that are open, and the names of those since the last call, each in < and >, nested as they were. */
+/**
+ * Ranges that NVTX was told of and that are open, and the names of those since the last call, each in < and >, nested
+ * as they were.
+ */
 int cod_emulated_ranges(char *names, size_t bytes);
 
 /**
- * Bytes of device memory that can be allocated at a time; beyond, cudaMalloc() fails. 0 = the default: COD_CUDA_MEMORY_MB of 10^6 bytes
- * each, else 4 GiB. With COD_CUDA_GRAPHS_FAIL set it is graphs that find no memory: cudaGraphInstantiate() fails.
+ * Bytes of device memory that can be allocated at a time; beyond, cudaMalloc() fails. 0 = the default:
+ * COD_CUDA_MEMORY_MB of 10^6 bytes each, else 4 GiB. With COD_CUDA_GRAPHS_FAIL set it is graphs that find no memory:
+ * cudaGraphInstantiate() fails.
  */
 void cod_emulated_set_memory(size_t bytes);
 

@@ -41,7 +41,9 @@ void cod_emulated_finish();
 
 /* memory.cpp */
 size_t cod_emulated_whole_memory();
-/** Whether the range does not leave the allocation that it begins in; memory of the host that CUDA does not know is any. */
+/**
+ * Whether the range does not leave the allocation that it begins in; memory of the host that CUDA does not know is any.
+ */
 bool cod_emulated_range_inside(const void *pointer, size_t bytes);
 /** Forbids all use of the device's memory, or allows it again. The first forbidden use is a fault, and allows it. */
 void cod_emulated_forbid_memory(bool forbid);
@@ -50,7 +52,9 @@ bool cod_emulated_memory_forbidden();
 void cod_emulated_watch_memory(bool begin);
 /** Finds writes beside what was allocated. */
 void cod_emulated_check_memory();
-/** The same memory for every block: `bytes` of poison at a 128-byte boundary, in front of memory that nobody may use. */
+/**
+ * The same memory for every block: `bytes` of poison at a 128-byte boundary, in front of memory that nobody may use.
+ */
 unsigned char *cod_emulated_shared_begin(size_t bytes);
 /** Finds writes beside it. */
 void cod_emulated_shared_check();

@@ -1,8 +1,8 @@
 /**
  * @file
- * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others; in which order fibres and
- * blocks run follows from a seed. Instructions of a whole warp wait until all its threads have come to the same one.
- * An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before.
+ * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others; in which order
+ * fibres and blocks run follows from a seed. Instructions of a whole warp wait until all its threads have come to the
+ * same one. An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before.
  */
 #ifndef COD_TESTS_CUDA_EMULATED_WARP_H
 #define COD_TESTS_CUDA_EMULATED_WARP_H
@@ -24,7 +24,9 @@ void cod_emulated_chain_wait();
 void cod_emulated_copy_commit();
 void cod_emulated_copy_wait(int under_way);
 void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
-/** Of the GPU that is played, 10·major + minor. From 8.0 on it has all instructions, at 7.5 those that load matrices. */
+/**
+ * Of the GPU that is played, 10·major + minor. From 8.0 on it has all instructions, at 7.5 those that load matrices.
+ */
 int cod_emulated_capability();
 
 struct cod_emulated_mma {

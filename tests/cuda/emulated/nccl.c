@@ -1,7 +1,7 @@
 /*
- * Stands in for libnccl.so.2 beside the emulated GPU: the few functions that src/cuda/nccl.cu calls, over shared memory. Ranks are processes
- * of one node. A sum is work of the emulated stream where the program exports cod_emulated_later(), and else done at once: it ends when all
- * ranks have come to it.
+ * Stands in for libnccl.so.2 beside the emulated GPU: the few functions that src/cuda/nccl.cu calls, over shared
+ * memory. Ranks are processes of one node. A sum is work of the emulated stream where the program exports
+ * cod_emulated_later(), and else done at once: it ends when all ranks have come to it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /**
  * @file
- * In place of the trial kernels' own common.cuh: what they ask of the hardware, by src/cuda/warp.cuh on the emulated GPU.
- * The trials ran on an H100 and were right, so that they come out right here only where the emulated instructions do what the
- * hardware's do. A shared-memory address is the number of bytes from the block's first.
+ * In place of the trial kernels' own common.cuh: what they ask of the hardware, by src/cuda/warp.cuh on the emulated
+ * GPU. The trials ran on an H100 and were right, so that they come out right here only where the emulated instructions
+ * do what the hardware's do. A shared-memory address is the number of bytes from the block's first.
  */
 #ifndef COD_TESTS_CUDA_LAB_COMMON_CUH
 #define COD_TESTS_CUDA_LAB_COMMON_CUH

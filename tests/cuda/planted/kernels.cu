@@ -1,4 +1,7 @@
-/* Kernels that tools/kernel_resources.py must find fault with, and one that it must not: test_resources.py compiles them. */
+/*
+ * Kernels that tools/kernel_resources.py must find fault with, and one that it must not: test_resources.py compiles
+ * them.
+ */
 
 /** Keeps COUNT values, each of which the others need. */
 template <int COUNT> static __device__ __forceinline__ void mix(float *x, int n)

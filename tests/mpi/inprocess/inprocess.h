@@ -6,8 +6,8 @@
 #define COD_TESTS_INPROCESS_H
 
 /**
- * Calls rank_main(context) on `size` new threads, each a rank of one job, and waits for all. Threads that a rank creates
- * belong to that rank. One job at a time; another may follow.
+ * Calls rank_main(context) on `size` new threads, each a rank of one job, and waits for all. Threads that a rank
+ * creates belong to that rank. One job at a time; another may follow.
  *
  * @param ranks_per_node  so many consecutive ranks report the same processor name
  * @return the number of ranks whose rank_main() did not return 0

@@ -96,8 +96,8 @@ static void *rank_begin(void *context)
 }
 
 /**
- * comm sets these for Open MPI where they are not set. Ranks that are processes each have an environment; here all would write the same
- * one while others read it.
+ * comm sets these for Open MPI where they are not set. Ranks that are processes each have an environment; here all
+ * would write the same one while others read it.
  */
 static void set_environment(void)
 {
@@ -224,8 +224,8 @@ static void move_message(request *r)
 /* One-sided gets. */
 
 /**
- * Loads bytes that their owner may be writing: the race that the readers' protocol is made for, and the only accesses here
- * that the thread sanitizer is not to see. Whole words, so that an aligned one is never torn.
+ * Loads bytes that their owner may be writing: the race that the readers' protocol is made for, and the only accesses
+ * here that the thread sanitizer is not to see. Whole words, so that an aligned one is never torn.
  */
 __attribute__((no_sanitize("thread"), noinline)) static void load_racing(void *to, const void *from, size_t bytes)
 {

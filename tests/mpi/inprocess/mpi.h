@@ -1,14 +1,14 @@
 /**
  * @file
- * The part of MPI that comm uses, for ranks that are threads of one process, so that the thread sanitizer sees both sides of
- * every message. Chosen by COD_MPI=inprocess; a job begins with cod_inprocess_run().
+ * The part of MPI that comm uses, for ranks that are threads of one process, so that the thread sanitizer sees both
+ * sides of every message. Chosen by COD_MPI=inprocess; a job begins with cod_inprocess_run().
  *
  * As strict as the standard allows. Nothing moves but in a call that progresses (MPI_Testall, MPI_Iprobe, blocking
- * calls), in an order drawn by lot and large gets in pieces; a send completes only when it has been received; windows begin
- * at odd addresses. What the standard calls erroneous (collectives that do not match, gets outside a window, requests
- * left at MPI_Finalize) ends the process with a message. Buffers are read and written where the thread sanitizer sees it, so
- * that touching one before its request is done is reported, as is a call that another thread's call of the same rank does not
- * happen before (MPI_THREAD_SERIALIZED).
+ * calls), in an order drawn by lot and large gets in pieces; a send completes only when it has been received; windows
+ * begin at odd addresses. What the standard calls erroneous (collectives that do not match, gets outside a window,
+ * requests left at MPI_Finalize) ends the process with a message. Buffers are read and written where the thread
+ * sanitizer sees it, so that touching one before its request is done is reported, as is a call that another thread's
+ * call of the same rank does not happen before (MPI_THREAD_SERIALIZED).
  */
 #ifndef COD_TESTS_INPROCESS_MPI_H
 #define COD_TESTS_INPROCESS_MPI_H

@@ -1,7 +1,7 @@
 /**
  * @file
- * Keeps plug-ins loaded in sanitizer builds. Open MPI closes its own before the leak check, whose report then knows only
- * "<unknown module>": no suppression could tell a foreign leak from ours.
+ * Keeps plug-ins loaded in sanitizer builds. Open MPI closes its own before the leak check, whose report then knows
+ * only "<unknown module>": no suppression could tell a foreign leak from ours.
  */
 #if defined(__SANITIZE_ADDRESS__)
 
