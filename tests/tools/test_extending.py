@@ -4,7 +4,8 @@
 usage: test_extending.py BUILD op|model|strategy|recipe
 
 Compiles with the commands of BUILD/compile_commands.json, each module seeing its own headers only, as in the build. A patch
-that registers something is linked with the objects of BUILD into a program of its own, which is then asked.
+that registers something is linked with the objects of BUILD, but for those of sources that include a changed header, into
+a program of its own, which is then asked.
 """
 import json
 import os
@@ -34,9 +35,14 @@ class Copy:
 
     def __init__(self, folder, build, patch):
         self.folder, self.build, self.patch = folder, build, patch
-        for name in ("src", "tools", "tests"):
+        for name in ("src", "tools", "tests", "cmake"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("golden", "corpus"))
+        (folder / "docs").mkdir()
+        shutil.copy(ROOT / "docs/architecture.md", folder / "docs")  # its table has all modules
+        known = {path.name for path in (folder / "src").iterdir()}
         run(["git", "apply", "-p1", str(patch)], folder, "the patch does not apply; make it anew from the tree as it is")
+        run([sys.executable, str(ROOT / "tools/lint/lint.py"), "--no-format", str(folder)], folder, "the tree is not clean with the patch")
+        self.new_modules = [path.name for path in (folder / "src").iterdir() if path.name not in known]
         for module in (folder / "src").iterdir():
             (folder / "include" / module.name).mkdir(parents=True)
             (folder / "include" / module.name / module.name).symlink_to(module)
@@ -48,9 +54,26 @@ class Copy:
     def changed(self):
         return [name for name in re.findall(r"^\+\+\+ b/(.*)$", self.patch.read_text(), re.M) if name.endswith(".c")]
 
+    def affected(self):
+        """Changed sources, and those of the command that include a changed header."""
+        headers = set(re.findall(r"^--- a/(.*\.h)$", self.patch.read_text(), re.M))
+        names, home = self.changed(), os.path.realpath(self.home)
+        for entry in run(["ninja", "-t", "deps"], self.build, "what includes what is not known").split("\n\n"):
+            paths = [os.path.relpath(os.path.realpath(self.build / line.strip()), home)
+                     for line in entry.splitlines()[1:] if line.endswith((".c", ".h"))]
+            source = next((path for path in paths if path in self.commands and path.startswith(("src/", "tools/"))), None)
+            if source is not None and source not in names and headers.intersection(paths):
+                names.append(source)
+        return names
+
+    def neighbour(self, name):
+        """A source of the build in the same folder, or for a new module, which sees core alone, one of core."""
+        folders = os.path.dirname(name), "src/core"
+        return next(other for folder in folders for other in sorted(self.commands) if os.path.dirname(other) == folder)
+
     def command(self, name):
         """The build's command for a source, or of a new one that of its neighbour, for the copy: (words, object in the build)."""
-        known = name if name in self.commands else next(other for other in sorted(self.commands) if os.path.dirname(other) == os.path.dirname(name))
+        known = name if name in self.commands else self.neighbour(name)
         words = shlex.split(self.commands[known]["command"])
         made = words[words.index("-o") + 1]
         at = words.index("-o")
@@ -62,6 +85,8 @@ class Copy:
                 if word.startswith(old):
                     words[i] = new + word[len(old):]
                     break
+        seen = self.new_modules if name.startswith("tools/") else [m for m in self.new_modules if name.startswith(f"src/{m}/")]
+        words += [f"-I{self.folder}/include/{module}" for module in seen]
         return [*words, str(self.folder / name)], made if known == name else None
 
     def checked(self, names):
@@ -73,7 +98,7 @@ class Copy:
         """The command `codistill` with the patch: changed objects come before the libraries that hold the former ones."""
         link = run(["ninja", "-t", "commands", "codistill"], self.build, "no commands").splitlines()[-1]
         first = []
-        for name in self.changed():
+        for name in self.affected():
             if name.startswith("tests/"):
                 self.checked([name])
                 continue
@@ -148,7 +173,8 @@ def recipe(copy):
 def main():
     build, case = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     with tempfile.TemporaryDirectory() as folder:
-        {"op": op, "model": model, "strategy": strategy, "recipe": recipe}[case](Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff"))
+        copy = Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff")
+        {"op": op, "model": model, "strategy": strategy, "recipe": recipe}[case](copy)
 
 
 if __name__ == "__main__":
