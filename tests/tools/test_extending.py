@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The worked patches of docs/extending: each applies to a copy of the sources, compiles, and does what the page says.
 
-usage: test_extending.py BUILD op|model|strategy|recipe
+usage: test_extending.py BUILD op|model|strategy|recipe|metric
 
 Compiles with the commands of BUILD/compile_commands.json, each module seeing its own headers only, as in the build. A patch
 that registers something is linked with the objects of BUILD, but for those of sources that include a changed header, into
 a program of its own, which is then asked.
 """
 import json
+import math
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from train_support import CONFIG, check, read_safetensors
+from train_support import CONFIG, check, png, read_safetensors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A kind that no case handles is a warning, which is an error: all that list kinds are compiled with the op.
@@ -128,6 +129,14 @@ def train(copy, program, *overrides, model=None):
                 "log.tensorboard=false", "train.deterministic=true", *overrides], copy.folder, "it does not train")
 
 
+def refused(copy, program, *overrides):
+    """What the program says when it cannot train."""
+    result = subprocess.run([str(program), "train", config(copy), "name=refused", f"output={copy.folder}/runs", *overrides],
+                            cwd=copy.folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    check(result.returncode != 0, f"it trains: {overrides}")
+    return result.stderr
+
+
 def op(copy):
     listing = [str(path.relative_to(copy.folder)) for folder in ("src/core", "src/nn", "src/ref", "src/cpu", "src/infer", "src/train")
                for path in sorted((copy.folder / folder).rglob("*.c")) if LISTS_KINDS.search(path.read_text())]
@@ -170,11 +179,31 @@ def recipe(copy):
     check(result.returncode != 0 and "mlp is a classifier" in result.stderr, f"{result.stderr}")
 
 
+def metric(copy):
+    program = copy.program()
+    (copy.folder / "photos").mkdir()
+    for seed in (1, 2):
+        (copy.folder / f"photos/{seed}.png").write_bytes(png(64, 48, seed))
+    measure = [str(program), "eval", "bicubic", "--data", "photos", "--json", "--metrics"]
+    said = json.loads(run([*measure, "psnr,mae"], copy.folder, "it does not measure"))
+    for image in said["images"]:  # a mean error is at most the root of the mean squared one, and no single error is above 219
+        square = 255 ** 2 / 10 ** (image["psnr_y"] / 10)
+        check(square / 219 <= image["mae_y"] <= math.sqrt(square), f"{image}")
+    check(abs(said["mean"]["mae_y"] - sum(image["mae_y"] for image in said["images"]) / 2) < 1e-9, f"{said['mean']}")
+    same = json.loads(run([*measure, "mae", "--scale", "1"], copy.folder, "it does not measure"))
+    check(same["mean"] == {"mae_y": 0}, f"equal pictures: {same['mean']}")
+    train(copy, program, "eval.every=2", "eval.best=mae")
+    summary = json.loads((copy.folder / "runs/t/summary.json").read_text())
+    check(summary["figure"] == "mae_y" and 0 < summary["mae_y"] < 219 and summary["baseline"] == "bicubic_mae_y", f"{summary}")
+    told = refused(copy, program, "eval.metrics=psnr, mse")
+    check("unknown metric 'mse'; known are psnr, ssim, niqe, pi, lpips and mae" in told, told)
+
+
 def main():
     build, case = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff")
-        {"op": op, "model": model, "strategy": strategy, "recipe": recipe}[case](copy)
+        {"op": op, "model": model, "strategy": strategy, "recipe": recipe, "metric": metric}[case](copy)
 
 
 if __name__ == "__main__":
