@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The worked patches of docs/extending: each applies to a copy of the sources, compiles, and does what the page says.
 
-usage: test_extending.py BUILD op|model|strategy|recipe|metric
+usage: test_extending.py BUILD op|model|strategy|recipe|backend|metric
 
 Compiles with the commands of BUILD/compile_commands.json, each module seeing its own headers only, as in the build. A patch
 that registers something is linked with the objects of BUILD, but for those of sources that include a changed header, into
@@ -179,6 +179,18 @@ def recipe(copy):
     check(result.returncode != 0 and "mlp is a classifier" in result.stderr, f"{result.stderr}")
 
 
+def backend(copy):
+    program = copy.program()
+    check("\nbackend finite: " in run([str(program), "--version"], copy.folder, "--version"), "the backend is not listed")
+    weights = {}
+    for name in ("cpu", "finite"):
+        train(copy, program, f"name={name}", f"train.backend={name}")
+        weights[name] = (copy.folder / f"runs/{name}/final.safetensors").read_bytes()
+    check(weights["cpu"] == weights["finite"], "finite does not train to the bits of cpu")
+    broken = refused(copy, program, "train.backend=finite", "train.rate=1000", "train.optimiser=sgd", "train.steps=99")
+    check(re.search(r"codistill: [a-z0-9_]+ '[^']+': output \d has (NaN|infinity) in channel \d+ of pixel \d+\n", broken), broken)
+
+
 def metric(copy):
     program = copy.program()
     (copy.folder / "photos").mkdir()
@@ -203,7 +215,7 @@ def main():
     build, case = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff")
-        {"op": op, "model": model, "strategy": strategy, "recipe": recipe, "metric": metric}[case](copy)
+        {"op": op, "model": model, "strategy": strategy, "recipe": recipe, "backend": backend, "metric": metric}[case](copy)
 
 
 if __name__ == "__main__":
