@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The worked patches of docs/extending: each applies to a copy of the sources, compiles, and does what the page says.
 
-usage: test_extending.py BUILD op|model|strategy|recipe|backend|metric
+usage: test_extending.py BUILD op|model|strategy|recipe|backend|transport|metric
 
 Compiles with the commands of BUILD/compile_commands.json, each module seeing its own headers only, as in the build. A patch
 that registers something is linked with the objects of BUILD, but for those of sources that include a changed header, into
@@ -191,6 +191,22 @@ def backend(copy):
     check(re.search(r"codistill: [a-z0-9_]+ '[^']+': output \d has (NaN|infinity) in channel \d+ of pixel \d+\n", broken), broken)
 
 
+def transport(copy):
+    program = copy.program()
+    overrides = ["train.strategy=codistill", "cluster.groups=2", "exchange.period=4", "exchange.lag_steps=2", "train.steps=7", "distill.burn_in=5"]
+    weights = {}
+    for name in ("rma", "delayed"):
+        train(copy, program, f"name={name}", *overrides, f"exchange.transport={name}", "exchange.delay_s=0.7")
+        weights[name] = (copy.folder / f"runs/{name}/final.safetensors").read_bytes()
+    check(weights["rma"] == weights["delayed"], "a delay changes what a deterministic run computes")
+    lines = [json.loads(line) for line in (copy.folder / "runs/delayed/metrics.0.jsonl").read_text().splitlines()]
+    check(lines[-1]["peers"][0]["pulled"] == 1, f"nothing was pulled: {lines[-1]}")
+    waited = lines[6]["trained_s"] - lines[4]["trained_s"]
+    check(waited >= 0.7, f"the version of step 4, due at step 6, came after {waited} s")
+    told = refused(copy, program, *overrides, "exchange.transport=delayed", "exchange.delay_s=10", "exchange.pull_timeout_s=10")
+    check("exchange.delay_s: a pull is abandoned after exchange.pull_timeout_s, 10" in told, told)
+
+
 def metric(copy):
     program = copy.program()
     (copy.folder / "photos").mkdir()
@@ -215,7 +231,7 @@ def main():
     build, case = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff")
-        {"op": op, "model": model, "strategy": strategy, "recipe": recipe, "backend": backend, "metric": metric}[case](copy)
+        {"op": op, "model": model, "strategy": strategy, "recipe": recipe, "backend": backend, "transport": transport, "metric": metric}[case](copy)
 
 
 if __name__ == "__main__":
