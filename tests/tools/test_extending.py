@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The worked patches of docs/extending: each applies to a copy of the sources, compiles, and does what the page says.
 
-usage: test_extending.py BUILD op|model|strategy|recipe
+usage: test_extending.py BUILD op|model|strategy|recipe|backend|transport|metric
 
 Compiles with the commands of BUILD/compile_commands.json, each module seeing its own headers only, as in the build. A patch
-that registers something is linked with the objects of BUILD into a program of its own, which is then asked.
+that registers something is linked with the objects of BUILD, but for those of sources that include a changed header, into
+a program of its own, which is then asked.
 """
 import json
+import math
 import os
 import pathlib
 import re
@@ -16,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from train_support import CONFIG, check, read_safetensors
+from train_support import CONFIG, check, png, read_safetensors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A kind that no case handles is a warning, which is an error: all that list kinds are compiled with the op.
@@ -34,9 +36,14 @@ class Copy:
 
     def __init__(self, folder, build, patch):
         self.folder, self.build, self.patch = folder, build, patch
-        for name in ("src", "tools", "tests"):
+        for name in ("src", "tools", "tests", "cmake"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("golden", "corpus"))
+        (folder / "docs").mkdir()
+        shutil.copy(ROOT / "docs/architecture.md", folder / "docs")  # its table has all modules
+        known = {path.name for path in (folder / "src").iterdir()}
         run(["git", "apply", "-p1", str(patch)], folder, "the patch does not apply; make it anew from the tree as it is")
+        run([sys.executable, str(ROOT / "tools/lint/lint.py"), "--no-format", str(folder)], folder, "the tree is not clean with the patch")
+        self.new_modules = [path.name for path in (folder / "src").iterdir() if path.name not in known]
         for module in (folder / "src").iterdir():
             (folder / "include" / module.name).mkdir(parents=True)
             (folder / "include" / module.name / module.name).symlink_to(module)
@@ -48,9 +55,26 @@ class Copy:
     def changed(self):
         return [name for name in re.findall(r"^\+\+\+ b/(.*)$", self.patch.read_text(), re.M) if name.endswith(".c")]
 
+    def affected(self):
+        """Changed sources, and those of the command that include a changed header."""
+        headers = set(re.findall(r"^--- a/(.*\.h)$", self.patch.read_text(), re.M))
+        names, home = self.changed(), os.path.realpath(self.home)
+        for entry in run(["ninja", "-t", "deps"], self.build, "what includes what is not known").split("\n\n"):
+            paths = [os.path.relpath(os.path.realpath(self.build / line.strip()), home)
+                     for line in entry.splitlines()[1:] if line.endswith((".c", ".h"))]
+            source = next((path for path in paths if path in self.commands and path.startswith(("src/", "tools/"))), None)
+            if source is not None and source not in names and headers.intersection(paths):
+                names.append(source)
+        return names
+
+    def neighbour(self, name):
+        """A source of the build in the same folder, or for a new module, which sees core alone, one of core."""
+        folders = os.path.dirname(name), "src/core"
+        return next(other for folder in folders for other in sorted(self.commands) if os.path.dirname(other) == folder)
+
     def command(self, name):
         """The build's command for a source, or of a new one that of its neighbour, for the copy: (words, object in the build)."""
-        known = name if name in self.commands else next(other for other in sorted(self.commands) if os.path.dirname(other) == os.path.dirname(name))
+        known = name if name in self.commands else self.neighbour(name)
         words = shlex.split(self.commands[known]["command"])
         made = words[words.index("-o") + 1]
         at = words.index("-o")
@@ -62,6 +86,8 @@ class Copy:
                 if word.startswith(old):
                     words[i] = new + word[len(old):]
                     break
+        seen = self.new_modules if name.startswith("tools/") else [m for m in self.new_modules if name.startswith(f"src/{m}/")]
+        words += [f"-I{self.folder}/include/{module}" for module in seen]
         return [*words, str(self.folder / name)], made if known == name else None
 
     def checked(self, names):
@@ -73,7 +99,7 @@ class Copy:
         """The command `codistill` with the patch: changed objects come before the libraries that hold the former ones."""
         link = run(["ninja", "-t", "commands", "codistill"], self.build, "no commands").splitlines()[-1]
         first = []
-        for name in self.changed():
+        for name in self.affected():
             if name.startswith("tests/"):
                 self.checked([name])
                 continue
@@ -101,6 +127,14 @@ def config(copy, model=None):
 def train(copy, program, *overrides, model=None):
     return run([str(program), "train", config(copy, model), f"output={copy.folder}/runs", "train.steps=4", "eval.every=0", "checkpoint.every=0", "log.every=1",
                 "log.tensorboard=false", "train.deterministic=true", *overrides], copy.folder, "it does not train")
+
+
+def refused(copy, program, *overrides):
+    """What the program says when it cannot train."""
+    result = subprocess.run([str(program), "train", config(copy), "name=refused", f"output={copy.folder}/runs", *overrides],
+                            cwd=copy.folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    check(result.returncode != 0, f"it trains: {overrides}")
+    return result.stderr
 
 
 def op(copy):
@@ -145,10 +179,59 @@ def recipe(copy):
     check(result.returncode != 0 and "mlp is a classifier" in result.stderr, f"{result.stderr}")
 
 
+def backend(copy):
+    program = copy.program()
+    check("\nbackend finite: " in run([str(program), "--version"], copy.folder, "--version"), "the backend is not listed")
+    weights = {}
+    for name in ("cpu", "finite"):
+        train(copy, program, f"name={name}", f"train.backend={name}")
+        weights[name] = (copy.folder / f"runs/{name}/final.safetensors").read_bytes()
+    check(weights["cpu"] == weights["finite"], "finite does not train to the bits of cpu")
+    broken = refused(copy, program, "train.backend=finite", "train.rate=1000", "train.optimiser=sgd", "train.steps=99")
+    check(re.search(r"codistill: [a-z0-9_]+ '[^']+': output \d has (NaN|infinity) in channel \d+ of pixel \d+\n", broken), broken)
+
+
+def transport(copy):
+    program = copy.program()
+    overrides = ["train.strategy=codistill", "cluster.groups=2", "exchange.period=4", "exchange.lag_steps=2", "train.steps=7", "distill.burn_in=5"]
+    weights = {}
+    for name in ("rma", "delayed"):
+        train(copy, program, f"name={name}", *overrides, f"exchange.transport={name}", "exchange.delay_s=0.7")
+        weights[name] = (copy.folder / f"runs/{name}/final.safetensors").read_bytes()
+    check(weights["rma"] == weights["delayed"], "a delay changes what a deterministic run computes")
+    lines = [json.loads(line) for line in (copy.folder / "runs/delayed/metrics.0.jsonl").read_text().splitlines()]
+    check(lines[-1]["peers"][0]["pulled"] == 1, f"nothing was pulled: {lines[-1]}")
+    waited = lines[6]["trained_s"] - lines[4]["trained_s"]
+    check(waited >= 0.7, f"the version of step 4, due at step 6, came after {waited} s")
+    told = refused(copy, program, *overrides, "exchange.transport=delayed", "exchange.delay_s=10", "exchange.pull_timeout_s=10")
+    check("exchange.delay_s: a pull is abandoned after exchange.pull_timeout_s, 10" in told, told)
+
+
+def metric(copy):
+    program = copy.program()
+    (copy.folder / "photos").mkdir()
+    for seed in (1, 2):
+        (copy.folder / f"photos/{seed}.png").write_bytes(png(64, 48, seed))
+    measure = [str(program), "eval", "bicubic", "--data", "photos", "--json", "--metrics"]
+    said = json.loads(run([*measure, "psnr,mae"], copy.folder, "it does not measure"))
+    for image in said["images"]:  # a mean error is at most the root of the mean squared one, and no single error is above 219
+        square = 255 ** 2 / 10 ** (image["psnr_y"] / 10)
+        check(square / 219 <= image["mae_y"] <= math.sqrt(square), f"{image}")
+    check(abs(said["mean"]["mae_y"] - sum(image["mae_y"] for image in said["images"]) / 2) < 1e-9, f"{said['mean']}")
+    same = json.loads(run([*measure, "mae", "--scale", "1"], copy.folder, "it does not measure"))
+    check(same["mean"] == {"mae_y": 0}, f"equal pictures: {same['mean']}")
+    train(copy, program, "eval.every=2", "eval.best=mae")
+    summary = json.loads((copy.folder / "runs/t/summary.json").read_text())
+    check(summary["figure"] == "mae_y" and 0 < summary["mae_y"] < 219 and summary["baseline"] == "bicubic_mae_y", f"{summary}")
+    told = refused(copy, program, "eval.metrics=psnr, mse")
+    check("unknown metric 'mse'; known are psnr, ssim, niqe, pi, lpips and mae" in told, told)
+
+
 def main():
     build, case = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     with tempfile.TemporaryDirectory() as folder:
-        {"op": op, "model": model, "strategy": strategy, "recipe": recipe}[case](Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff"))
+        copy = Copy(pathlib.Path(folder).resolve(), build, ROOT / f"docs/extending/{case}.diff")
+        {"op": op, "model": model, "strategy": strategy, "recipe": recipe, "backend": backend, "transport": transport, "metric": metric}[case](copy)
 
 
 if __name__ == "__main__":
