@@ -1,36 +1,29 @@
 /* POOL: the largest or the mean of the pixels in a window, or of all pixels. */
 #include "nn/ops/ops_internal.h"
 
-cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding)
+/** @param attr  all but kernel and stride, which are square */
+static cod_value add(cod_graph *graph, cod_value x, cod_op_attr attr, int kernel, int stride)
 {
     cod_node node = graph_new_unary(graph, COD_NODE_POOL, x);
-    node.attr = (cod_op_attr){.pool = kind,
-                              .kernel_h = kernel,
-                              .kernel_w = kernel,
-                              .stride_h = stride,
-                              .stride_w = stride,
-                              .pad_h = padding,
-                              .pad_w = padding};
+    node.attr = attr;
+    node.attr.kernel_h = node.attr.kernel_w = kernel;
+    node.attr.stride_h = node.attr.stride_w = stride;
     return graph_add_node(graph, node, NULL);
+}
+
+cod_value cod_graph_pool(cod_graph *graph, cod_value x, cod_pool_kind kind, int kernel, int stride, int padding)
+{
+    return add(graph, x, (cod_op_attr){.pool = kind, .pad_h = padding, .pad_w = padding}, kernel, stride);
 }
 
 cod_value cod_graph_max_pool_ceil(cod_graph *graph, cod_value x, int kernel, int stride)
 {
-    cod_node node = graph_new_unary(graph, COD_NODE_POOL, x);
-    node.attr = (cod_op_attr){.pool = COD_POOL_MAX,
-                              .pool_ceil = true,
-                              .kernel_h = kernel,
-                              .kernel_w = kernel,
-                              .stride_h = stride,
-                              .stride_w = stride};
-    return graph_add_node(graph, node, NULL);
+    return add(graph, x, (cod_op_attr){.pool = COD_POOL_MAX, .pool_ceil = true}, kernel, stride);
 }
 
 cod_value cod_graph_global_pool(cod_graph *graph, cod_value x)
 {
-    cod_node node = graph_new_unary(graph, COD_NODE_POOL, x);
-    node.attr.pool = COD_POOL_GLOBAL_AVERAGE;
-    return graph_add_node(graph, node, NULL);
+    return add(graph, x, (cod_op_attr){.pool = COD_POOL_GLOBAL_AVERAGE}, 0, 0);
 }
 
 static cod_status shape(const ir_context *context, const cod_node *node, cod_shape x, cod_shape *out)
