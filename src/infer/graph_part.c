@@ -50,10 +50,7 @@ typedef struct reach {
 static reach node_reach(const cod_graph *graph, const cod_node *node, reach widest)
 {
     const cod_node_reach own = cod_graph_reach(graph, node);
-    /*
-     * From the centre of an output pixel to that of the input pixel which it lies in, or which is the nearest of those
-     * that it holds.
-     */
+    /* Largest distance between the centres of an output pixel and of an input pixel at its place, in input pixels. */
     const double centres = own.scale > 1 ? (1 - 1 / own.scale) / 2 : (1 / own.scale - 1) / 2;
     return (reach){.scale = widest.scale * own.scale,
                    .pixels = widest.pixels + (centres + own.taps) / widest.scale,

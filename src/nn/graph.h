@@ -231,7 +231,7 @@ const cod_node *cod_graph_producer(const cod_graph *graph, cod_value value);
 
 /** Which pixels of its first input a pixel of a node's output depends on. */
 typedef struct cod_node_reach {
-    bool whole;   /**< on all of them, or on none at a fixed place; `taps` says nothing then */
+    bool whole;   /**< on any of them; `taps` has no meaning then */
     int taps;     /**< on so many to each side of the one at its own place */
     double scale; /**< height and width of the output, in those of the input */
 } cod_node_reach;

@@ -85,7 +85,7 @@ class Bench:
         self.jobs = []
         self.folder = keep or tempfile.mkdtemp(prefix="codistill-test-")
         # What a killed job leaves behind goes away with the folder: mpirun's files, ranks' shared memory.
-        # Open MPI's folder is made here, because jobs that start at the same moment fail when another makes it between their look and mkdir.
+        # Made here because Open MPI 4 fails when two jobs that start at the same moment both find it missing and make it.
         os.makedirs(self.path("tmp", f"ompi.{os.uname().nodename.split('.')[0]}.{os.getuid()}"), exist_ok=True)
         self.environment = {"TMPDIR": self.path("tmp"), "OMPI_MCA_btl_vader_backing_directory": self.path("tmp")}
         self.write("t.yaml", CONFIG)

@@ -40,8 +40,8 @@ typedef struct node_rules {
      */
     cod_value (*gradient)(cod_graph *graph, const cod_node *node, cod_value dy);
     /**
-     * How many pixels of its first input to each side of its own place an output pixel sees; negative: it sees no fixed
-     * place. NULL: it may see the whole picture.
+     * How many pixels to each side of its own place in the first input an output pixel depends on. Negative: the node's
+     * settings move its place. NULL: it may depend on the whole picture.
      *
      * @param kernel  shape of the weight; zeros where there is none
      */

@@ -72,7 +72,7 @@ cod_node_reach cod_graph_reach(const cod_graph *graph, const cod_node *node)
                                                                     : 1};
 }
 
-/** Unknown, with a batch of 0, where that of an input is. */
+/** The shape of a node's output. A batch of 0 means unknown, which the output is where an input is. */
 static cod_status node_shape(const ir_context *context, const cod_node *node, cod_shape *out)
 {
     const node_rules *rules = node_rules_of(node->kind);
