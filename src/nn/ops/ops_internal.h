@@ -19,7 +19,8 @@ typedef enum node_scale {
 
 typedef struct node_rules {
     /**
-     * Shape of the output, in which the channels are ignored; `out` is `x` before the call. NULL: as x.
+     * Shape of the output, in which the channels are ignored; `out` is `x` before the call, enlarged
+     * where `scale` is NODE_ENLARGES. NULL: it stays so.
      *
      * @param x  of the first input; zeros where there is none
      */

@@ -27,14 +27,6 @@ cod_value cod_graph_pixel_unshuffle(cod_graph *graph, cod_value x, int factor)
     return graph_add_node(graph, node, NULL);
 }
 
-static cod_status shuffle_shape(const ir_context *context, const cod_node *node, cod_shape x, cod_shape *out)
-{
-    (void)context;
-    out->h = x.h * node->attr.factor;
-    out->w = x.w * node->attr.factor;
-    return COD_OK;
-}
-
 static cod_status unshuffle_shape(const ir_context *context, const cod_node *node, cod_shape x, cod_shape *out)
 {
     (void)context;
@@ -58,8 +50,7 @@ static void unshuffle_backward(lowering *lower, const cod_node *node, const lowe
     node_backward_written(lower, node, COD_OP_PIXEL_SHUFFLE, dy, 0);
 }
 
-const node_rules node_pixel_shuffle = {.shape = shuffle_shape,
-                                       .forward = node_forward_plain,
+const node_rules node_pixel_shuffle = {.forward = node_forward_plain,
                                        .backward = shuffle_backward,
                                        .differentiable = node_all_inputs,
                                        .taps = node_no_taps,

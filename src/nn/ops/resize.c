@@ -8,14 +8,6 @@ cod_value cod_graph_resize(cod_graph *graph, cod_value x, int factor, cod_resize
     return graph_add_node(graph, node, NULL);
 }
 
-static cod_status shape(const ir_context *context, const cod_node *node, cod_shape x, cod_shape *out)
-{
-    (void)context;
-    out->h = x.h * node->attr.factor;
-    out->w = x.w * node->attr.factor;
-    return COD_OK;
-}
-
 static int taps(const cod_op_attr *attr, cod_shape kernel)
 {
     static const int of[] = {[COD_RESIZE_NEAREST] = 0, [COD_RESIZE_BILINEAR] = 1, [COD_RESIZE_BICUBIC] = 2};
@@ -40,8 +32,7 @@ static void gradient_backward(lowering *lower, const cod_node *node, const lower
     node_backward_written(lower, node, COD_OP_RESIZE, g, 0);
 }
 
-const node_rules node_resize = {.shape = shape,
-                                .forward = node_forward_plain,
+const node_rules node_resize = {.forward = node_forward_plain,
                                 .backward = backward,
                                 .differentiable = node_all_inputs,
                                 .gradient = gradient,

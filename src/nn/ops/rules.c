@@ -83,6 +83,10 @@ static cod_status node_shape(const ir_context *context, const cod_node *node, co
             out->n = 0;
             return COD_OK;
         }
+    if (rules->scale == NODE_ENLARGES) {
+        out->h *= node->attr.factor;
+        out->w *= node->attr.factor;
+    }
     return rules->shape != NULL ? rules->shape(context, node, x, out) : COD_OK;
 }
 
