@@ -18,16 +18,22 @@ typedef struct conv_walk {
  */
 typedef void conv_meet(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k);
 
-static void walk_pixels(const conv_walk *walk, const cod_op_attr *attr, conv_meet *meet)
+/**
+ * A kernel position after the other, so that its weights stay in the cache for all pixels. Backwards, the last one comes
+ * first: each input pixel then meets its output pixels in their order, as each output pixel meets the positions in
+ * theirs.
+ */
+static void walk_pixels(const conv_walk *walk, const cod_op_attr *attr, bool backwards, conv_meet *meet)
 {
     const cod_shape x = walk->x, w = walk->w, y = walk->y;
-    for (int64_t n = 0; n < y.n; n++) {
-        for (int64_t p = 0; p < y.h; p++) {
-            for (int64_t q = 0; q < y.w; q++) {
-                for (int64_t k = 0; k < w.h * w.w; k++) {
-                    const int64_t row = p * attr->stride_h - attr->pad_h + k / w.w;
+    for (int64_t i = 0; i < w.h * w.w; i++) {
+        const int64_t k = backwards ? w.h * w.w - 1 - i : i;
+        for (int64_t n = 0; n < y.n; n++) {
+            for (int64_t p = 0; p < y.h; p++) {
+                const int64_t row = p * attr->stride_h - attr->pad_h + k / w.w;
+                for (int64_t q = 0; q < y.w && row >= 0 && row < x.h; q++) {
                     const int64_t column = q * attr->stride_w - attr->pad_w + k % w.w;
-                    if (row >= 0 && row < x.h && column >= 0 && column < x.w)
+                    if (column >= 0 && column < x.w)
                         meet(walk, ((n * x.h + row) * x.w + column) * x.c, ((n * y.h + p) * y.w + q) * y.c, k);
                 }
             }
@@ -39,16 +45,16 @@ static void walk_pixels(const conv_walk *walk, const cod_op_attr *attr, conv_mee
 static void meet_forward(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k)
 {
     const int64_t inputs = walk->x.c, outputs = walk->y.c;
-    for (int64_t i = 0; i < inputs; i++)
-        ref_axpy(walk->result + y_at, walk->x_data[x_at + i], walk->w_data + (k * inputs + i) * outputs, outputs);
+    ref_axpy_rows(walk->result + y_at, walk->x_data + x_at, walk->w_data + k * inputs * outputs, outputs, inputs,
+                  outputs);
 }
 
 /** dx[i] += sum over o of dy[o]·w[o][k][i] */
 static void meet_backward_data(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k)
 {
     const int64_t inputs = walk->x.c, kernel = walk->w.h * walk->w.w;
-    for (int64_t o = 0; o < walk->y.c; o++)
-        ref_axpy(walk->result + x_at, walk->y_data[y_at + o], walk->w_data + (o * kernel + k) * inputs, inputs);
+    ref_axpy_rows(walk->result + x_at, walk->y_data + y_at, walk->w_data + k * inputs, kernel * inputs, walk->y.c,
+                  inputs);
 }
 
 /** dw[o][k][i] += dy[o]·x[i] */
@@ -95,7 +101,7 @@ static void convolve(const ref_args *args, const double *x, const double *w, dou
                             .x_data = x,
                             .w_data = transposed,
                             .result = y};
-    walk_pixels(&walk, args->attr, meet_forward);
+    walk_pixels(&walk, args->attr, false, meet_forward);
 }
 
 static void quantise(const double *values, float factor, double *integers, int64_t count)
@@ -161,7 +167,7 @@ cod_status ref_conv2d_backward_data(const ref_args *args)
                             .y_data = unshuffle(args, 0, args->workspace),
                             .result = args->out[0]};
     ref_zero(walk.result, cod_shape_count(walk.x));
-    walk_pixels(&walk, args->attr, meet_backward_data);
+    walk_pixels(&walk, args->attr, true, meet_backward_data);
     return COD_OK;
 }
 
@@ -174,7 +180,7 @@ cod_status ref_conv2d_backward_weights(const ref_args *args)
                             .y_data = unshuffle(args, 1, args->workspace),
                             .result = args->out[0]};
     ref_zero(walk.result, cod_shape_count(walk.w));
-    walk_pixels(&walk, args->attr, meet_backward_weights);
+    walk_pixels(&walk, args->attr, false, meet_backward_weights);
     double *dbias = args->out[1];
     if (dbias != NULL) {
         ref_zero(dbias, walk.y.c);

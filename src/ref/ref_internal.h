@@ -83,11 +83,29 @@ static inline void ref_zero(double *values, int64_t count)
         values[i] = 0;
 }
 
-/** y += factor·x; the loop that convolutions spend their time in. */
+/** y += factor·x */
 static inline void ref_axpy(double *restrict y, double factor, const double *restrict x, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         y[i] += factor * x[i];
+}
+
+/**
+ * y += factors[r]·x[r] for one row r of x after the other; rows lie `stride` apart. Convolutions spend their time here:
+ * y passes through registers once for four rows, and each element still adds them in their order.
+ */
+static inline void ref_axpy_rows(double *restrict y, const double *factors, const double *restrict x, int64_t stride,
+                                 int64_t rows, int64_t count)
+{
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        const double a = factors[r], b = factors[r + 1], c = factors[r + 2], d = factors[r + 3];
+        const double *xa = x + r * stride, *xb = xa + stride, *xc = xb + stride, *xd = xc + stride;
+        for (int64_t i = 0; i < count; i++)
+            y[i] = y[i] + a * xa[i] + b * xb[i] + c * xc[i] + d * xd[i];
+    }
+    for (; r < rows; r++)
+        ref_axpy(y, factors[r], x + r * stride, count);
 }
 
 #endif
