@@ -223,7 +223,7 @@ def memory(bench):
     check(result.code == 1 and re.search(r"CUDA: cudaGraphInstantiate.*: out of memory; training needs in the device's memory, in MB: weights [\d.]+, gradients [\d.]+, .*"
                                          r"activations [\d.]+.* are free. A smaller data.batch", result.err), "the first step's recording", result)
     # What is made later than the session: the weights of the first evaluation. A teacher on integers is compiled, and counted, before the first step.
-    teacher = ["cluster.groups=2", "train.strategy=codistill", *SOON, "distill.teacher_precision=int8", "data.batch=8", "train.steps=20", "train.deterministic=true"]
+    teacher = ["cluster.groups=2", "train.strategy=codistill", *SOON, "distill.teacher_precision=int8", "data.batch=2", "train.steps=8", "train.deterministic=true"]
     # `ref` is what computes on integers on every processor.
     for name, overrides, within in (("evaluated", [], {}), ("integers", teacher, {"COD_TEST_LATE": "cuda-ref"})):
         result = train_late(bench, *SHORT, *wide, CUDA, *overrides, f"name={name}", environment=within)
