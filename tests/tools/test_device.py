@@ -25,6 +25,8 @@ MIXED = "cluster.groups=[{ranks: 1, device: cuda}, {ranks: 1, device: cpu}]"
 CUDA = "cluster.device=cuda"
 # The emulated GPU is slow: beside other tests, one group may end half a minute before the other.
 PATIENT = "cluster.teardown_timeout_s=120"
+# Several publications and checkpoints in few steps.
+OFTEN = ["train.steps=28", "exchange.period=6", "exchange.lag_steps=3", "checkpoint.every=4", "log.every=6"]
 late_program = None
 nccl_folder = None  # of what tests/cuda/emulated/nccl.c and aware.c are built to
 
@@ -403,8 +405,8 @@ CASES = {
     "chosen": chosen, "commands": commands, "strategies": strategies, "servers": servers, "mixed": mixed, "places": places, "memory": memory, "planned": planned, "recomputed": recomputed,
     "copies": copies, "older": older, "averages": averages, "direct": direct, "without-cuda": without_cuda,
     # Two groups that code what they exchange on the GPU: killed once and resumed, they end with the bits of a run in one piece.
-    "killed-2x1": killed("2x1", 1, None, CUDA, PATIENT, "checkpoint.every=4"),
-    "killed-2x2": killed("2x2", 1, None, CUDA, PATIENT, "checkpoint.every=4", "model.norm=batch")}
+    "killed-2x1": killed("2x1", 1, None, CUDA, PATIENT, *OFTEN),
+    "killed-2x2": killed("2x2", 1, None, CUDA, PATIENT, *OFTEN, "model.norm=batch")}
 
 if __name__ == "__main__":
     Bench.timeout = 180

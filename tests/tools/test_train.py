@@ -120,7 +120,8 @@ def killed(setup, kills=3, environment=None, *overrides):
                  "checkpoint.keep=1"]
         bench.trained("name=t", "output=A", *fixed, environment=environment)
         whole, folder = bench.path("A", "t", "checkpoints"), bench.path("B", "t", "checkpoints")
-        parts = parts_saved(whole, max(steps_saved(whole)))
+        last = max(steps_saved(whole))
+        parts = parts_saved(whole, last)
         resumed = []
         arguments = ["train", "t.yaml", "name=t", "output=B", *fixed]
         for _ in range(kills):
@@ -143,7 +144,7 @@ def killed(setup, kills=3, environment=None, *overrides):
         result = bench.trained("name=t", "output=B", *fixed, environment=environment)
         check((max(resumed) == 0 or "resumed at step" in result.err), "it started anew", result)
         # Which older versions are still files depends on when the job was killed; nobody waits for those.
-        same_checkpoints(bench, "A", "B", but=["exchange.slots.0"] if "exchange.transport=file" in overrides else [])
+        same_checkpoints(bench, "A", "B", last, but=["exchange.slots.0"] if "exchange.transport=file" in overrides else [])
     return case
 
 
