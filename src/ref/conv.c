@@ -1,3 +1,4 @@
+#include "core/wide.h"
 #include "ref/ref_internal.h"
 
 #include <math.h>
@@ -19,11 +20,11 @@ typedef struct conv_walk {
 typedef void conv_meet(const conv_walk *walk, int64_t x_at, int64_t y_at, int64_t k);
 
 /**
- * A kernel position after the other, so that its weights stay in the cache for all pixels. Backwards, the last one comes
- * first: each input pixel then meets its output pixels in their order, as each output pixel meets the positions in
- * theirs.
+ * Takes one kernel position after the other, so that its weights stay in the cache for all pixels. Backwards starts at
+ * the last position: each input pixel then meets its output pixels in ascending order.
  */
-static void walk_pixels(const conv_walk *walk, const cod_op_attr *attr, bool backwards, conv_meet *meet)
+static inline __attribute__((always_inline)) void walk_pixels(const conv_walk *walk, const cod_op_attr *attr,
+                                                              bool backwards, conv_meet *meet)
 {
     const cod_shape x = walk->x, w = walk->w, y = walk->y;
     for (int64_t i = 0; i < w.h * w.w; i++) {
@@ -91,7 +92,7 @@ static const double *unshuffle(const ref_args *args, size_t input, double *works
 }
 
 /** y = conv(x, w) without bias, not shuffled. */
-static void convolve(const ref_args *args, const double *x, const double *w, double *transposed, double *y)
+COD_WIDE static void convolve(const ref_args *args, const double *x, const double *w, double *transposed, double *y)
 {
     transpose_weights(w, args->in_shape[1], transposed);
     ref_zero(y, cod_shape_count(args->out_shape[0]));
@@ -158,7 +159,7 @@ cod_status ref_conv2d(const ref_args *args)
     return COD_OK;
 }
 
-cod_status ref_conv2d_backward_data(const ref_args *args)
+COD_WIDE cod_status ref_conv2d_backward_data(const ref_args *args)
 {
     const conv_walk walk = {.x = args->out_shape[0],
                             .w = args->in_shape[1],
@@ -171,7 +172,7 @@ cod_status ref_conv2d_backward_data(const ref_args *args)
     return COD_OK;
 }
 
-cod_status ref_conv2d_backward_weights(const ref_args *args)
+COD_WIDE cod_status ref_conv2d_backward_weights(const ref_args *args)
 {
     const conv_walk walk = {.x = args->in_shape[0],
                             .w = args->out_shape[0],
