@@ -2,27 +2,30 @@
 
 #include "core/backend.h"
 
-#include <string.h>
+enum { TURNS = 8, MIRRORED_X = 1, MIRRORED_Y = 2, TRANSPOSED = 4, RGB = 3, ORDERS = 6 };
 
-enum { TURNS = 8, MIRRORED_X = 1, MIRRORED_Y = 2, TRANSPOSED = 4, RGB = 3 };
+/** The channels of the picture that a crop has as its first, second and third one. The first order changes nothing. */
+static const uint8_t orders[ORDERS][RGB] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
 /** Positions of a turned crop's elements in its picture. */
 typedef struct walk {
     int64_t corner, across, down;
+    const uint8_t *order; /**< of the channels: one of `orders` */
 } walk;
 
 /**
  * A crop of side `size` of a picture at (left, top) turned by one of the eight: bit 0 mirrors x, bit 1 mirrors y, bit 2
  * exchanges them.
  */
-static walk walk_of(int64_t width, int64_t left, int64_t top, int64_t size, uint32_t turn)
+static walk walk_of(int64_t width, int64_t left, int64_t top, int64_t size, uint32_t turn, const uint8_t *order)
 {
     const bool mirror_x = turn & MIRRORED_X, mirror_y = turn & MIRRORED_Y, transpose = turn & TRANSPOSED;
     const int64_t last = size - 1;
     const int64_t step_x = mirror_x ? -RGB : RGB, step_y = (mirror_y ? -RGB : RGB) * width;
     return (walk){.corner = ((top + (mirror_y ? last : 0)) * width + left + (mirror_x ? last : 0)) * RGB,
                   .across = transpose ? step_y : step_x,
-                  .down = transpose ? step_x : step_y};
+                  .down = transpose ? step_x : step_y,
+                  .order = order};
 }
 
 /** Copies a crop into the first channels of `out`, [size, size, channels]. */
@@ -32,7 +35,7 @@ static void copy_crop(const float unit[256], const uint8_t *picture, walk w, int
         const uint8_t *in = picture + w.corner + y * w.down;
         for (int64_t x = 0; x < size; x++, in += w.across, out += channels)
             for (int c = 0; c < RGB; c++)
-                out[c] = unit[in[c]];
+                out[c] = unit[in[w.order[c]]];
     }
 }
 
@@ -43,22 +46,27 @@ static void copy_floats(const float *picture, walk w, int64_t size, int64_t chan
         const float *in = picture + w.corner + y * w.down;
         for (int64_t x = 0; x < size; x++, in += w.across, out += channels)
             for (int c = 0; c < RGB; c++)
-                out[c] = in[c] / 255;
+                out[c] = in[w.order[c]] / 255;
     }
 }
 
-/** Copies a crop as it lies in the picture. */
-static void copy_bytes(const uint8_t *picture, int64_t width, int64_t left, int64_t top, int64_t size, uint8_t *out)
+/** The same without a change of the bytes. */
+static void copy_bytes(const uint8_t *picture, walk w, int64_t size, uint8_t *out)
 {
-    for (int64_t y = 0; y < size; y++)
-        memcpy(out + y * size * RGB, picture + ((top + y) * width + left) * RGB, (size_t)(size * RGB));
+    for (int64_t y = 0; y < size; y++) {
+        const uint8_t *in = picture + w.corner + y * w.down;
+        for (int64_t x = 0; x < size; x++, in += w.across, out += RGB)
+            for (int c = 0; c < RGB; c++)
+                out[c] = in[w.order[c]];
+    }
 }
 
-/** A pair of pictures, and what of them is drawn: the corner in the low one, and how it is turned. */
+/** A pair of pictures, and what is drawn for a crop: its corner in the low one, its turn, and its channels' order. */
 typedef struct drawn {
     cod_pair pair;
     int64_t left, top;
     uint32_t turn;
+    const uint8_t *order; /**< of the channels */
     cod_degraded degraded;
     cod_sharpened sharpened; /**< what is degraded, or the crop alone; the crop lies at (sharp_left, sharp_top) of it */
     int64_t sharp_left, sharp_top;
@@ -142,6 +150,7 @@ static cod_status choose(const cod_crops *crops, size_t index, const cod_sample_
     d->top = cod_rng_below(&corner, (uint32_t)(d->pair.low_height - patch + 1));
     cod_rng augment = cod_sample_rng(place, COD_RNG_AUGMENT);
     d->turn = crops->augment ? cod_rng_below(&augment, TURNS) : 0;
+    d->order = orders[crops->permute_channels ? cod_rng_below(&augment, ORDERS) : 0];
     d->low = d->pair.low;
     d->low_width = d->pair.low_width;
     d->low_left = d->left;
@@ -162,11 +171,12 @@ static void copy_truth(const cod_crops *crops, const drawn *d, float *out)
     const int64_t channels = cod_truth_channels(crops->truth);
     if (crops->truth != COD_TRUTH_SHARP)
         copy_crop(crops->unit, d->pair.high,
-                  walk_of(d->pair.low_width * scale, d->left * scale, d->top * scale, side, d->turn), side, channels,
-                  out);
+                  walk_of(d->pair.low_width * scale, d->left * scale, d->top * scale, side, d->turn, d->order), side,
+                  channels, out);
     if (crops->truth != COD_TRUTH_PLAIN)
-        copy_floats(d->sharpened.pixels, walk_of(d->sharpened.width, d->sharp_left, d->sharp_top, side, d->turn), side,
-                    channels, out + channels - RGB);
+        copy_floats(d->sharpened.pixels,
+                    walk_of(d->sharpened.width, d->sharp_left, d->sharp_top, side, d->turn, d->order), side, channels,
+                    out + channels - RGB);
 }
 
 static cod_status draw(const void *context, size_t index, const cod_sample_place *place, float *input, float *target)
@@ -174,8 +184,8 @@ static cod_status draw(const void *context, size_t index, const cod_sample_place
     const cod_crops *crops = context;
     drawn d;
     COD_TRY(choose(crops, index, place, &d));
-    copy_crop(crops->unit, d.low, walk_of(d.low_width, d.low_left, d.low_top, crops->patch, d.turn), crops->patch, RGB,
-              input);
+    copy_crop(crops->unit, d.low, walk_of(d.low_width, d.low_left, d.low_top, crops->patch, d.turn, d.order),
+              crops->patch, RGB, input);
     copy_truth(crops, &d, target);
     drawn_clear(&d);
     return COD_OK;
@@ -197,9 +207,11 @@ static cod_status draw_bytes(const void *context, size_t index, const cod_sample
     const int64_t patch = crops->patch, scale = cod_dataset_scale(crops->dataset);
     drawn d;
     COD_TRY(choose(crops, index, place, &d));
-    copy_bytes(d.low, d.low_width, d.low_left, d.low_top, patch, input);
+    copy_bytes(d.low, walk_of(d.low_width, d.low_left, d.low_top, patch, 0, d.order), patch, input);
     if (crops->truth == COD_TRUTH_PLAIN)
-        copy_bytes(d.pair.high, d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, target);
+        copy_bytes(d.pair.high,
+                   walk_of(d.pair.low_width * scale, d.left * scale, d.top * scale, patch * scale, 0, d.order),
+                   patch * scale, target);
     else
         copy_truth(crops, &d, target);
     *turn = turn_of(d.turn);

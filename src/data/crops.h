@@ -14,6 +14,7 @@ typedef struct cod_crops {
     const cod_dataset *dataset; /**< borrowed */
     int64_t patch;              /**< side of the low-resolution crop, pixels */
     bool augment;               /**< one of the 8 flips, rotations and transposes for each crop */
+    bool permute_channels;      /**< one of the 6 orders of the colour channels for each crop; false after init */
     cod_degrader *degrader;     /**< borrowed; NULL = low crops are cut out of the data set's low pictures */
     cod_truth truth;
     cod_sharpener *sharpener; /**< borrowed; needed unless the truth is plain */
@@ -22,8 +23,8 @@ typedef struct cod_crops {
 } cod_crops;
 
 /**
- * Starts without a degrader and with plain truth; the caller may set both. If the truth is sharpened, the sharpened
- * picture is also what is degraded.
+ * Starts without a degrader, with plain truth and with channels in their order; the caller may set these. If the truth
+ * is sharpened, the sharpened picture is also what is degraded.
  */
 void cod_crops_init(cod_crops *crops, const cod_dataset *dataset, int64_t patch, bool augment);
 

@@ -51,6 +51,7 @@ typedef struct cod_data_options {
     int degradation;       /**< cod_data_degradation */
     bool gt_usm;
     bool augment;
+    bool permute_channels;
     int64_t shift;
     int64_t cache_mb, threads, prefetch;
     int transfer; /**< cod_data_transfer */

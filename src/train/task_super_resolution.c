@@ -56,6 +56,7 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     s->base.broken = counts.broken;
     s->base.unfit = counts.small;
     cod_crops_init(&s->crops, s->data, config->data.patch, config->data.augment);
+    s->crops.permute_channels = config->data.permute_channels;
     s->crops.truth = cod_recipe_truth(config);
     if (s->crops.truth != COD_TRUTH_PLAIN)
         COD_TRY(cod_sharpener_create(&s->sharpener));

@@ -171,6 +171,18 @@ static void check_view(const cod_view *bytes, const cod_view *floats, const floa
     free(values);
 }
 
+int orders_of(const float *plain, const float *permuted, int pixels)
+{
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    int fit = 0x3F;
+    for (int i = 0; i < pixels; i++)
+        for (int order = 0; order < 6; order++)
+            for (int c = 0; c < 3; c++)
+                if (permuted[i * 3 + c] != plain[i * 3 + orders[order][c]])
+                    fit &= ~(1 << order);
+    return fit;
+}
+
 int check_bytes(const cod_samples *samples, int64_t batch, int steps)
 {
     const cod_loader_options plain = {.batch = batch, .seed = 3, .ranks = 1, .threads = 1, .prefetch = 2};

@@ -34,6 +34,9 @@ cod_data_options options_of(const char *paths);
 /** Sets a list or any other option from text, commas between items. */
 void set_option(cod_data_options *options, const char *key, const char *text);
 
+/** A bit for each of the six orders of channels in which `plain` has the values of `permuted`, both [pixels, 3]. */
+int orders_of(const float *plain, const float *permuted, int pixels);
+
 /**
  * Draws batches in 8 bits and in f32: bytes, looked up and turned, give the same bits.
  *

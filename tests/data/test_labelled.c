@@ -487,6 +487,7 @@ static void options_that_do_not_fit_are_refused(void **state)
     } cases[] = {
         {"mnist", "weights", "2", "weights: is for kind pictures, not mnist"},
         {"mnist", "low_path", "x", "low_path: is for kind pictures, not mnist"},
+        {"mnist", "permute_channels", "true", "permute_channels: is for kind pictures, not mnist"},
         {"mnist", "val_path", "x", "mnist holds out a part of its training examples"},
         {"iris", "test_path", "x", "test_path: is for kind folder, not iris"},
         {"iris", "path", "a,b", "path: iris is one file, not 2"},

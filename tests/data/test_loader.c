@@ -41,13 +41,26 @@ static cod_dataset *open_pairs(const char *name, int cache_mb)
 static const cod_loader_options usual = {.batch = 6, .seed = 3, .ranks = 1, .threads = 2, .prefetch = 3};
 
 /** Crops that live as long as the test. */
-static cod_samples crops_of(const cod_dataset *dataset, int64_t patch, bool augment)
+static cod_crops *hold_crops(const cod_dataset *dataset, int64_t patch, bool augment)
 {
     enum { HELD = 16 };
     static cod_crops held[HELD];
     static int next_held;
     cod_crops *crops = &held[next_held++ % HELD];
     cod_crops_init(crops, dataset, patch, augment);
+    return crops;
+}
+
+static cod_samples crops_of(const cod_dataset *dataset, int64_t patch, bool augment)
+{
+    return cod_crops_samples(hold_crops(dataset, patch, augment));
+}
+
+/** Crops whose channels change places, turned like those of crops_of(). */
+static cod_samples permuted_crops_of(const cod_dataset *dataset, int64_t patch)
+{
+    cod_crops *crops = hold_crops(dataset, patch, true);
+    crops->permute_channels = true;
     return cod_crops_samples(crops);
 }
 
@@ -131,12 +144,40 @@ static void crops_are_aligned_and_turned_together(void **state)
     cod_dataset_close(dataset);
 }
 
+static void channels_change_places_together(void **state)
+{
+    (void)state;
+    cod_dataset *dataset = open_pairs("permuted", 16);
+    cod_loader *plain = start_with(crops_of(dataset, PATCH, true), &usual, 0);
+    cod_loader *permuted = start_with(permuted_crops_of(dataset, PATCH), &usual, 0);
+    int seen = 0;
+    for (int step = 0; step < 20; step++) {
+        const cod_batch a = next(plain), b = next(permuted);
+        for (int i = 0; i < 6; i++) {
+            const int low = i * PATCH * PATCH * 3, high = i * HIGH * HIGH * 3;
+            const int order = orders_of((const float *)cod_view_host(&a.input) + low,
+                                        (const float *)cod_view_host(&b.input) + low, PATCH * PATCH);
+            assert_true(order != 0 && (order & (order - 1)) == 0);
+            assert_int_equal(orders_of((const float *)cod_view_host(&a.target) + high,
+                                       (const float *)cod_view_host(&b.target) + high, HIGH * HIGH),
+                             order);
+            seen |= order;
+        }
+    }
+    assert_int_equal(seen, 0x3F);
+    cod_loader_destroy(plain);
+    cod_loader_destroy(permuted);
+    cod_dataset_close(dataset);
+}
+
 static void bytes_give_the_same_crops(void **state)
 {
     (void)state;
     cod_dataset *dataset = open_pairs("bytes", 16);
     const cod_samples turned = crops_of(dataset, PATCH, true), straight = crops_of(dataset, PATCH, false);
+    const cod_samples permuted = permuted_crops_of(dataset, PATCH);
     assert_int_equal(check_bytes(&turned, 6, 20), 0xFF);
+    assert_int_equal(check_bytes(&permuted, 6, 20), 0xFF);
     assert_int_equal(check_bytes(&straight, 6, 5), 1);
     cod_dataset_close(dataset);
 }
@@ -363,6 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crops_are_aligned_and_turned_together),
+        cmocka_unit_test(channels_change_places_together),
         cmocka_unit_test(bytes_give_the_same_crops),
         cmocka_unit_test(a_batch_depends_on_its_step_alone),
         cmocka_unit_test(groups_see_different_orders),

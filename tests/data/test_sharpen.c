@@ -160,6 +160,12 @@ static void samples_have_the_truth_that_is_asked_for(void **state)
         assert_memory_equal(d[COD_TRUTH_BOTH].input, d[COD_TRUTH_SHARP].input, d[0].inputs * sizeof(float));
         assert_int_equal(memcmp(d[COD_TRUTH_PLAIN].input, d[COD_TRUTH_SHARP].input, d[0].inputs * sizeof(float)) != 0,
                          degraded);
+        crops[COD_TRUTH_BOTH].permute_channels = true;
+        const cod_samples samples = cod_crops_samples(&crops[COD_TRUTH_BOTH]);
+        drawn permuted = draw(&samples, false);
+        const int order = orders_of(d[COD_TRUTH_BOTH].target, permuted.target, (int)(permuted.targets / 3));
+        assert_true(order > 1 && (order & (order - 1)) == 0);
+        drawn_clear(&permuted);
         for (int truth = 0; truth < 3; truth++)
             drawn_clear(&d[truth]);
     }
