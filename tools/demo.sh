@@ -47,7 +47,7 @@ say "build"
 mkdir -p build
 log=build/demo.log
 cmake --preset release >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-cmake --build --preset release --target codistill >>"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake --build --preset release >>"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 codistill=$PWD/build/release/codistill
 "$codistill" --version
 

@@ -27,6 +27,6 @@ for name in "${skipped[@]}"; do
 done
 echo "skipped: ${#skipped[@]} tests"
 [ $peers -eq 0 ] || echo "skipped: $peers against other programs, which this command runs: tools/test.sh --peers"
-[ $slurm -eq 0 ] || echo "skipped: $slurm under Slurm, which this command runs: tools/setup.sh --with-slurm && tools/test.sh --quick --filter ^slurm"
+[ $slurm -eq 0 ] || echo "skipped: $slurm under Slurm, which this command runs: tools/setup.sh --with-slurm && tools/test.sh --filter ^slurm"
 [ $device -eq 0 ] || echo "skipped: $device on a GPU, which this command runs where there is one: tools/gpu-check.sh"
 [ ${#others[@]} -eq 0 ] || echo "skipped: ${#others[@]} for reasons that they print, in $1/ctest.log: ${others[*]}"

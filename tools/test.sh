@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Sets up, builds the release and sanitizer trees (build/release, build/asan, build/tsan), and runs the lint and all tests
-# of all trees in one ctest, whose summary is the last line. Exit code 0 only when everything built and passed.
+# Sets up, builds the release tree and runs its tests and the lint in one ctest, whose summary is the last line: about ten minutes on two
+# processors. With --full also what takes longer to compile or to run. Exit code 0 only when everything built and passed.
 #
-# usage: tools/test.sh [--quick | --mpi NAME | --peers] [--filter REGEX] [--every-gpu] [--no-setup] [--jobs N] [--help]
-#   --quick          the release tree only
+# usage: tools/test.sh [--full | --mpi NAME | --peers] [--filter REGEX] [--no-setup] [--jobs N] [--help]
+#   --full           all tests: also those on an emulated GPU, those of sanitizer trees (build/asan, build/tsan), and GPU code for all
+#                    architectures, where nvcc is; what a change has to pass
 #   --filter REGEX   only tests whose name matches (sanitizer tests are named asan.… and tsan.…)
 #   --mpi NAME       only tests that start ranks, built with another MPI: openmpi5 or mpich5, wheels that pip puts below ~/.cache/codistill;
 #                    the tree is build/release-NAME
 #   --peers          only tests against others' programs, which skip themselves where these are not: PyTorch, ONNX Runtime, spandrel and
 #                    TensorBoard, which pip puts in ~/.cache/codistill/venv-peers; once there, all ways of running the tests use them
-#   --every-gpu      with GPU code for all architectures, where a tree was configured for fewer (CMAKE_CUDA_ARCHITECTURES)
 #   --no-setup       does not look for missing packages
-#   --jobs N         parallel compilations, and one and a half times as many tests; default: the number of processors
+#   --jobs N         parallel compilations, and twice as many tests; default: the number of processors
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -19,16 +19,22 @@ usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' tools/test.sh; }
 bad_usage() { echo "test: $1; see tools/test.sh --help" >&2; exit 2; }
 say() { echo "== $* ($((SECONDS / 60)) min $((SECONDS % 60)) s)"; }
 
-trees=(release asan tsan)
+trees=(release)
+target=cod_quick_tests
+division=(--label-exclude '^full$')
 filter=()
 jobs=$(nproc)
 with_setup=yes
-every_gpu=()
+gpu=()
 wheel=
 peers=no
 while [ $# -gt 0 ]; do
     case $1 in
-        --quick) trees=(release) ;;
+        --full)
+            trees=(asan release tsan)
+            target=cod_tests
+            division=()
+            if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then gpu=(-DCOD_CUDA=ON -UCMAKE_CUDA_ARCHITECTURES); fi ;;
         --filter)
             [ $# -gt 1 ] || bad_usage "--filter needs a regular expression"
             filter=(--tests-regex "$2")
@@ -40,15 +46,17 @@ while [ $# -gt 0 ]; do
                 *) bad_usage "--mpi needs openmpi5 or mpich5" ;;
             esac
             trees=("release-$2")
+            target=cod_mpi_tests
+            division=()
             shift ;;
         --peers)
-            trees=(release)
+            target=cod_peer_tests
+            division=()
             peers=yes ;;
         --jobs)
             [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "--jobs needs a number of at least 1"
             jobs=$2
             shift ;;
-        --every-gpu) every_gpu=(-UCMAKE_CUDA_ARCHITECTURES) ;;
         --no-setup) with_setup=no ;;
         -h | --help) usage; exit 0 ;;
         *) bad_usage "unknown option '$1'" ;;
@@ -94,11 +102,10 @@ built=()
 mkdir -p build/all
 for tree in "${trees[@]}"; do
     say "build $tree"
-    if cmake --preset "${tree%%-*}" "${setup[@]}" "${every_gpu[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
-        what=(--preset "$tree")
-        [ -z "$wheel" ] || what=("build/$tree" --target cod_mpi_tests)
-        [ $peers = no ] || what=(--preset "$tree" --target cod_peer_tests)
-        if cmake --build "${what[@]}" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
+    with_gpu=()
+    [ "$tree" != release ] || with_gpu=("${gpu[@]}")
+    if cmake --preset "${tree%%-*}" "${setup[@]}" "${with_gpu[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
+        if cmake --build "build/$tree" --target "$target" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
             built+=("../$tree")
         else
             grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)|^ninja: ' "build/all/$tree.build.log"
@@ -110,17 +117,15 @@ for tree in "${trees[@]}"; do
     fi
 done
 
-# One ctest over all trees: a folder whose only content is the list of theirs. Sanitizers first: they take longest. More tests than
-# processors run at a time, because ranks that wait for each other left 40 to 49 % of both processors idle.
+# One ctest over all trees: a folder whose only content is the list of theirs. Twice as many tests as processors run at a time, because
+# ranks that wait for each other leave processors idle.
 for tree in "${built[@]}"; do printf 'subdirs("%s")\n' "$tree"; done >build/all/CTestTestfile.cmake
 say "tests"
-ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((jobs + jobs / 2)) "${filter[@]}" |
+ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((2 * jobs)) "${division[@]}" "${filter[@]}" |
     tee build/all/ctest.log
 [ "${PIPESTATUS[0]}" -eq 0 ] || failures+=("tests")
 
 say "finished; full logs in build/all"
-fewer=$(sed -n 's/^CMAKE_CUDA_ARCHITECTURES:[A-Z]*=//p' build/release/CMakeCache.txt 2>/dev/null)
-[ -z "$fewer" ] || echo "test: build/release has GPU code for $fewer alone; --every-gpu builds all"
 for failure in "${failures[@]}"; do
     [ "$failure" = tests ] || echo "test: FAILED: $failure"
 done

@@ -20,7 +20,7 @@ ctest >ctest.log
 cat >expected <<EXPECTED
 skipped: 4 tests
 skipped: 1 against other programs, which this command runs: tools/test.sh --peers
-skipped: 1 under Slurm, which this command runs: tools/setup.sh --with-slurm && tools/test.sh --quick --filter ^slurm
+skipped: 1 under Slurm, which this command runs: tools/setup.sh --with-slurm && tools/test.sh --filter ^slurm
 skipped: 1 on a GPU, which this command runs where there is one: tools/gpu-check.sh
 skipped: 1 for reasons that they print, in $folder/ctest.log: strange
 EXPECTED
