@@ -116,11 +116,11 @@ static cod_status writer_open(cod_file_writer *writer)
 }
 
 /** Renaming over a device or a folder would replace it. @param links  0, or AT_SYMLINK_NOFOLLOW */
-static cod_status check_replaceable(const cod_file_writer *writer, int links)
+static cod_status check_replaceable(int folder, const char *name, const char *path, int links)
 {
     struct stat info;
-    if (fstatat(writer->folder, writer->name, &info, links) == 0 && !S_ISREG(info.st_mode))
-        return cod_fail(COD_ERR_IO, "cannot write '%s': it is %s", writer->path,
+    if (fstatat(folder, name, &info, links) == 0 && !S_ISREG(info.st_mode))
+        return cod_fail(COD_ERR_IO, "cannot write '%s': it is %s", path,
                         S_ISDIR(info.st_mode) ? "a folder" : "no regular file");
     return COD_OK;
 }
@@ -136,7 +136,7 @@ cod_status cod_io_writer_create(int folder, const char *path, const char *name, 
     *writer = (cod_file_writer){.folder = folder, .file = -1, .path = strdup(path), .name = strdup(name)};
     cod_status status =
         writer->path != NULL && writer->name != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    COD_THEN(status, check_replaceable(writer, links));
+    COD_THEN(status, check_replaceable(folder, name, path, links));
     COD_THEN(status, writer_open(writer));
     if (status == COD_OK)
         *out = writer;
@@ -245,6 +245,32 @@ static cod_status commit(cod_file_writer *writer, bool *made)
 cod_status cod_file_writer_commit(cod_file_writer *writer)
 {
     return commit(writer, NULL);
+}
+
+cod_status cod_file_move_into(const char *from, const char *to)
+{
+    /* Others have to remove the folder between two system calls each time. */
+    enum { TRIES = 10000 };
+    const char *slash = strrchr(to, '/');
+    COD_REQUIRE(slash != NULL, "'%s' is in no folder that could be created", to);
+    COD_TRY(check_replaceable(AT_FDCWD, to, to, 0));
+    char *above = strndup(to, (size_t)(slash - to));
+    COD_REQUIRE_MEMORY(above);
+    COD_IO_CALL("move a file to", to);
+    int reason = ENOENT;
+    for (int i = 0; i < TRIES && reason == ENOENT; i++) {
+        reason = rename(from, to) == 0 ? 0 : errno;
+        if (reason == ENOENT && mkdir(above, 0777) != 0 && errno != EEXIST) {
+            reason = errno;
+            break;
+        }
+    }
+    errno = reason;
+    cod_status status = reason == 0 ? COD_OK : cod_fail_system("write", to);
+    COD_THEN(status, cod_io_flush_above(to));
+    COD_THEN(status, cod_io_flush_above(above));
+    free(above);
+    return status;
 }
 
 static cod_status write_whole(const char *path, const void *data, size_t bytes, bool *made)

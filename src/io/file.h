@@ -65,6 +65,13 @@ void cod_file_lock_release(cod_file_lock *lock);
 COD_MUST_CHECK cod_status cod_folder_create(const char *path);
 /** The same for the folder that a file or folder is to lie in. */
 COD_MUST_CHECK cod_status cod_folder_create_above(const char *path);
+/**
+ * Renames the file `from` to `to`, so that both names survive a power cut. The folder of `to` is created where it is
+ * missing, and again if others remove it before the file is in it.
+ *
+ * @param from  on the same file system; it is left where it is if this fails
+ */
+COD_MUST_CHECK cod_status cod_file_move_into(const char *from, const char *to);
 
 /**
  * Names in a folder that start with `prefix` and end with `suffix`, sorted by bytes; hidden files and temporary files

@@ -6,12 +6,10 @@
 #include "io/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_PREFIX  "step-"
@@ -106,47 +104,34 @@ static void checksum_write(char out[17], const cod_st_tensor *tensors, size_t te
     snprintf(out, 17, "%016llx", (unsigned long long)sum);
 }
 
-/** Whether the open folder still has this path: it was neither removed nor replaced by a new folder of that name. */
-static bool is_open_folder(const char *path, int folder)
-{
-    struct stat opened, named;
-    return fstat(folder, &opened) == 0 && stat(path, &named) == 0 && opened.st_dev == named.st_dev &&
-           opened.st_ino == named.st_ino;
-}
-
 /**
- * Another group that is ahead may prune this step, and remove the folder while it is empty: then it is created again.
+ * Written beside the step's folder and renamed into it: another group that is ahead may prune this step, and remove the
+ * folder while it is empty. What a killed process left of the part beside is written over.
  */
-static cod_status write_into(const char *folder, const char *path, const cod_checkpoint *checkpoint,
+static cod_status write_into(const char *beside, const char *path, const cod_checkpoint *checkpoint,
                              const cod_st_text *texts, size_t text_count)
 {
-    enum { TRIES = 100 };
-    cod_status status = COD_OK;
-    for (int i = 0; i < TRIES; i++) {
-        COD_TRY(cod_folder_create(folder));
-        const int opened = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        status = cod_st_write(path, checkpoint->tensors, checkpoint->tensor_count, texts, text_count);
-        const bool in_place = opened >= 0 && is_open_folder(folder, opened);
-        if (opened >= 0)
-            close(opened);
-        if (status == COD_OK || in_place)
-            break;
-    }
+    COD_TRY(cod_folder_create_above(beside));
+    COD_TRY(cod_file_clean(beside));
+    COD_TRY(cod_st_write(beside, checkpoint->tensors, checkpoint->tensor_count, texts, text_count));
+    const cod_status status = cod_file_move_into(beside, path);
+    if (status != COD_OK)
+        unlink(beside);
     return status;
 }
 
 cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *folder, int64_t step, const char *part)
 {
-    char path[4096], folder_path[4096], checksum[17];
+    char path[4096], beside[4096], checksum[17];
     cod_st_text *texts = malloc((checkpoint->text_count + 1) * sizeof *texts);
     COD_REQUIRE_MEMORY(texts);
     if (checkpoint->text_count > 0)
         memcpy(texts, checkpoint->texts, checkpoint->text_count * sizeof *texts);
     checksum_write(checksum, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count);
     texts[checkpoint->text_count] = (cod_st_text){CHECKSUM_KEY, checksum};
-    snprintf(folder_path, sizeof folder_path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    snprintf(beside, sizeof beside, "%s/.%s.safetensors.tmp", folder, part);
     part_path(path, folder, step, part);
-    const cod_status status = write_into(folder_path, path, checkpoint, texts, checkpoint->text_count + 1);
+    const cod_status status = write_into(beside, path, checkpoint, texts, checkpoint->text_count + 1);
     free(texts);
     return status;
 }
