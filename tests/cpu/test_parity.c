@@ -12,7 +12,7 @@
 /** Random ops of each kind but convolutions (test_convolution.c) against `ref`, and under the paranoid wrapper. */
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SEEDS = 30 };
+enum { SEEDS = 12 };
 #else
 enum { SEEDS = 120 };
 #endif

@@ -16,7 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPHS = 600, CHECKED = 150, NODES = 14, MAX_PARTS = 4 };
+enum { NODES = 14, MAX_PARTS = 4 };
+#ifdef __SANITIZE_ADDRESS__
+enum { GRAPHS = 150, CHECKED = 40 };
+#else
+enum { GRAPHS = 600, CHECKED = 150 };
+#endif
 
 typedef struct random_graph {
     cod_graph *graph;
