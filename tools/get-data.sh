@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the data that the configurations name, data/NAME of this checkout, and checks them. Data that lie in the folder of the variable
-# COD_DATA, or in ../shared/data, are linked; Debian's packages are fetched and unpacked, not installed; of the rest it says where to get it.
+# COD_DATA are linked; Debian's packages are fetched and unpacked, not installed; of the rest it says where to get it.
 #
 # usage: tools/get-data.sh [--from DIR] [--check] [NAME ...]
 #   NAME         a set, or several; without one all sets are listed, with what is here
@@ -193,13 +193,11 @@ bring() {
         place "$set" copy
         return
     fi
-    for root in "${COD_DATA:-}" ../shared/data; do
-        [ -n "$root" ] && [ -d "$root/$(folder_in "$set")" ] || continue
-        if gather "$set" "$root/$(folder_in "$set")"; then
-            place "$set" link
-            return
-        fi
-    done
+    root=${COD_DATA:-}
+    if [ -n "$root" ] && [ -d "$root/$(folder_in "$set")" ] && gather "$set" "$root/$(folder_in "$set")"; then
+        place "$set" link
+        return
+    fi
     case $set in
         debian-photos | iris)
             [ -z "$unpacked" ] || rm -rf "$unpacked"

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 program=${COD_BUNDLE_PROGRAM:-build/release/codistill}
-data=${COD_DATA:-../shared/data}
+data=${COD_DATA:-data}
 target=build/gpu-bundle
 most_bytes=60000000
 photos=40

@@ -15,6 +15,6 @@ const char *cod_test_data(const char *relative)
 {
     static char path[4096];
     const char *root = getenv("COD_DATA");
-    snprintf(path, sizeof path, "%s/%s", root ? root : "../shared/data", relative);
+    snprintf(path, sizeof path, "%s/%s", root ? root : "data", relative);
     return access(path, R_OK) == 0 ? path : NULL;
 }

@@ -222,7 +222,7 @@ def bundles_have_limits(r):
 
 def a_real_bundle_is_rehearsed(r, program):
     """Packed from the release build, quickly; unpacked and run elsewhere on the CPU, without what this environment says."""
-    data = pathlib.Path(os.environ.get("COD_DATA", ROOT / "../shared/data"))
+    data = pathlib.Path(os.environ.get("COD_DATA", ROOT / "data"))
     if not shutil.which("ompi_info") or not (data / "mnist").is_dir():
         print("without Open MPI and data there is no real bundle")
         return

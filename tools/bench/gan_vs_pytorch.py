@@ -109,7 +109,7 @@ def compare(arguments, python, folder, best, threads):
 
 
 def find_vgg(given):
-    data = pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared/data"))
+    data = pathlib.Path(os.environ.get("COD_DATA", ROOT / "data"))
     path = pathlib.Path(given or data / VGG_FILE).absolute()
     if not path.is_file():
         raise Failure(f"{path} is not there: name a file of VGG-19 by torchvision's names with --vgg, or the shared data in COD_DATA")

@@ -1,4 +1,4 @@
-"""The goals of issue 16 on one H100, and what gpu_steps.py measured beside them."""
+"""The goals on one H100, and what gpu_steps.py measured beside them."""
 import dataclasses
 import math
 import statistics

@@ -58,9 +58,9 @@ def compare(arguments, python, model, pictures, threads):
 
 
 def main(argv):
-    data = pathlib.Path(os.environ.get("COD_DATA", ROOT.parent / "shared/data"))
+    data = pathlib.Path(os.environ.get("COD_DATA", ROOT / "data"))
     p = parser("niqe_vs_pyiqa.sh", WHAT)
-    p.add_argument("--data", type=pathlib.Path, default=data / "set5", metavar="DIR", help="pictures (Set5 of the shared data)")
+    p.add_argument("--data", type=pathlib.Path, default=data / "set5", metavar="DIR", help="pictures (Set5)")
     p.add_argument("--model", type=pathlib.Path, default=data / "niqe", metavar="DIR",
                    help="folder of niqe_pris_params.npz and of modelparameters.mat, which say the same (niqe of the shared data)")
     arguments = parse(p, argv)

@@ -1,5 +1,5 @@
 /**
- * The trial kernels of ../shared/lab/cuda, which ran on an H100 and were right, on the emulated GPU: its matrix
+ * Trial kernels that ran on an H100 and were right (COD_CUDA_LAB names their folder), on the emulated GPU: its matrix
  * products, loads of fragments, asynchronous copies, shuffles and conversions must be those of the hardware, or what
  * comes out is wrong. Their tolerance is that of the trials, 1e-2 of the norm; on the H100 errors were up to 1.7e-3.
  */

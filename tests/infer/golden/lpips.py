@@ -1,6 +1,6 @@
 """Writes lpips.txt, the values that test_lpips.c compares with: LPIPS on SqueezeNet 1.1 by PyTorch, by the formula of the package lpips.
 
-usage: python3 lpips.py [DATA]     DATA: the shared data (../../../../shared/data); needs torch, safetensors, numpy and pillow
+usage: python3 lpips.py [DATA]     DATA: the folder of the data sets (data/ of the checkout); needs torch, safetensors, numpy and pillow
 """
 import pathlib
 import sys
@@ -92,7 +92,7 @@ def pattern(height, width, seed):
 
 @torch.no_grad()
 def main():
-    data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[4] / "shared/data")
+    data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[3] / "data")
     linear = [hashed(channels, 100 + stage).astype(np.float32) for stage, channels in enumerate(CHANNELS)]
     net, lines = made_network(), []
     for height, width in ((25, 25), (46, 61), (64, 48)):

@@ -1,6 +1,6 @@
 """Writes ma.txt, which test_ma.c compares with: the features of Ma's score by NumPy, by the steps of the authors' MATLAB release.
 
-usage: python3 ma.py [DATA]     DATA: the shared data (../../../../shared/data); needs numpy, scipy and pillow
+usage: python3 ma.py [DATA]     DATA: the folder of the data sets (data/ of the checkout); needs numpy, scipy and pillow
 """
 import math
 import pathlib
@@ -186,7 +186,7 @@ def pattern(height, width):
 
 
 def main():
-    data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[4] / "shared/data")
+    data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[3] / "data")
     pictures = {"pattern": (pattern(84, 128), 0), "pattern-cropped": (pattern(120, 97), 5)}
     butterfly = "set5/img_003_SRF_4_HR.png"
     pictures[butterfly] = (np.asarray(Image.open(data / butterfly).convert("RGB")).astype(float), 4)

@@ -1,6 +1,6 @@
 """Writes niqe.txt, the values that test_niqe.c compares with: NIQE by NumPy, SciPy and Pillow, by the steps of the authors' MATLAB release.
 
-usage: python3 niqe.py [DATA]     DATA: the shared data (../../../../shared/data); needs numpy, scipy and pillow
+usage: python3 niqe.py [DATA]     DATA: the folder of the data sets (data/ of the checkout); needs numpy, scipy and pillow
 """
 import pathlib
 import sys
@@ -100,7 +100,7 @@ def pattern(height, width):
 
 
 def main():
-    data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[4] / "shared/data")
+    data = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[3] / "data")
     made = pattern(200, 300).astype(float)
     lines = [f"{of}pattern 0 {niqe(plane(made), np.zeros(36), np.eye(36)):.12g}" for of, plane in (("", gray), ("pi:", luma))]
     model = scipy.io.loadmat(data / "niqe/modelparameters.mat")
