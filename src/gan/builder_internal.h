@@ -1,8 +1,7 @@
 /**
  * @file
- * The parts that all adversarial recipes share: the generator, the content loss, the sets and the sub-steps. A recipe's
- * build function calls gan_begin(), adds its discriminator on `truth` and `made` and the losses on the discriminator's
- * output, and calls gan_add_content() and gan_end().
+ * The parts that all adversarial recipes share: the generator, the content loss, the sets and the sub-steps. A recipe
+ * is a gan_recipe, which says what differs; gan_register() has what is the same.
  */
 #ifndef COD_GAN_BUILDER_INTERNAL_H
 #define COD_GAN_BUILDER_INTERNAL_H
@@ -24,6 +23,18 @@ typedef struct gan_builder {
     size_t span_count;
     cod_value ones; /**< labels of gan_add_plain_losses(), of the logits' shape */
 } gan_builder;
+
+typedef struct gan_recipe {
+    cod_recipe_kind kind; /**< its name and help; gan_register() fills in the rest */
+    gan_published published;
+    /** Reports sizes of pictures that the discriminator does not take. NULL = it takes all. */
+    void (*check_patch)(const cod_run_config *run);
+    /** Adds the discriminator on `truth` and `made`, to the set in use, and the losses on its output. */
+    void (*add_discriminator)(gan_builder *b);
+} gan_recipe;
+
+/** cod_recipe_register(). @param recipe  borrowed for the life of the process; may be registered again */
+void gan_register(gan_recipe *recipe);
 
 /** Builds the group's model and the input of the truth. The set in use is then "discriminator". */
 COD_MUST_CHECK cod_status gan_begin(const cod_recipe_setting *setting, const gan_published *published,

@@ -6,13 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const gan_published published = {.content = {"vgg54"},
-                                        .before_activation = true,
-                                        .feature_loss = COD_LOSS_L1,
-                                        .pixel_weight = 1e-2,
-                                        .adversarial_weight = 5e-3,
-                                        .hidden = 100};
-
 /** How much more the discriminator takes a picture for one of the data than the mean of `others`. */
 static cod_value relative(const gan_builder *b, cod_value logits, cod_value mean_of_others)
 {
@@ -35,21 +28,17 @@ static void add_relativistic_losses(gan_builder *b, cod_value real, cod_value fa
     gan_add_means(b, mean_real, mean_fake);
 }
 
-static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
+static void add_discriminator(gan_builder *b)
 {
-    gan_builder b;
-    COD_TRY(gan_begin(setting, &published, recipe, &b));
-    const cod_vgg_discriminator_spec spec = {.side = setting->config->data.patch * cod_model_scale(&recipe->model),
-                                             .features = b.settings.options->features,
-                                             .hidden = b.settings.hidden};
-    const cod_value real = cod_vgg_discriminator(b.graph, b.truth, spec);
-    const cod_value fake = cod_vgg_discriminator(b.graph, b.made, spec);
-    gan_keep(&b, b.made, fake);
-    gan_keep(&b, b.truth, real);
-    add_relativistic_losses(&b, real, fake);
-    COD_TRY(gan_add_content(&b));
-    gan_end(&b);
-    return COD_OK;
+    const cod_vgg_discriminator_spec spec = {.side =
+                                                 b->setting->config->data.patch * cod_model_scale(&b->recipe->model),
+                                             .features = b->settings.options->features,
+                                             .hidden = b->settings.hidden};
+    const cod_value real = cod_vgg_discriminator(b->graph, b->truth, spec);
+    const cod_value fake = cod_vgg_discriminator(b->graph, b->made, spec);
+    gan_keep(b, b->made, fake);
+    gan_keep(b, b->truth, real);
+    add_relativistic_losses(b, real, fake);
 }
 
 /** The discriminator's fully connected layers are for pictures of one size, which its halvings must lead to. */
@@ -71,39 +60,17 @@ static void check_patch(const cod_run_config *run)
                            fitting[0] != '\0' ? "patches that fit this scale: " : "no patch fits this scale", fitting);
 }
 
-static void check(const cod_run_config *run)
-{
-    gan_check(run, &published);
-    check_patch(run);
-}
-
-static cod_truth truth(const cod_run_config *run)
-{
-    return gan_truth(run, &published);
-}
-
-static void check_files(const cod_run_config *run)
-{
-    gan_check_files(run, &published);
-}
-
-static cod_status add_features(const cod_recipe_setting *setting, const cod_recipe *recipe, cod_value pictures,
-                               cod_value *features)
-{
-    return gan_add_features_of(setting, &published, recipe, pictures, features);
-}
-
 void cod_recipe_register_esrgan(void)
 {
-    static const cod_option_table *const tables[] = {&gan_option_table};
-    static const cod_recipe_kind kind = {.name = "esrgan",
-                                         .help = "super-resolution with a relativistic discriminator",
-                                         .tables = tables,
-                                         .table_count = 1,
-                                         .check = check,
-                                         .check_files = check_files,
-                                         .truth = truth,
-                                         .build = build,
-                                         .add_features = add_features};
-    cod_recipe_register(&kind);
+    static gan_recipe recipe = {
+        .kind = {.name = "esrgan", .help = "super-resolution with a relativistic discriminator"},
+        .published = {.content = {"vgg54"},
+                      .before_activation = true,
+                      .feature_loss = COD_LOSS_L1,
+                      .pixel_weight = 1e-2,
+                      .adversarial_weight = 5e-3,
+                      .hidden = 100},
+        .check_patch = check_patch,
+        .add_discriminator = add_discriminator};
+    gan_register(&recipe);
 }

@@ -3,27 +3,13 @@
 #include "gan/builder_internal.h"
 #include "nn/discriminator.h"
 
-static const gan_published published = {.content = {"0.1*vgg12", "0.1*vgg22", "vgg34", "vgg44", "vgg54"},
-                                        .before_activation = true,
-                                        .feature_loss = COD_LOSS_L1,
-                                        .pixel_weight = 1,
-                                        .adversarial_weight = 0.1,
-                                        .l1_gt_usm = true,
-                                        .percep_gt_usm = true,
-                                        .piecewise_linear = true};
-
-static cod_status build(const cod_recipe_setting *setting, cod_recipe *recipe)
+static void add_discriminator(gan_builder *b)
 {
-    gan_builder b;
-    COD_TRY(gan_begin(setting, &published, recipe, &b));
-    const cod_value real = cod_unet_discriminator(b.graph, b.truth, b.settings.options->features);
-    const cod_value fake = cod_unet_discriminator(b.graph, b.made, b.settings.options->features);
-    gan_add_plain_losses(&b, real, fake);
-    if (b.settings.options->r1 > 0)
-        gan_add_r1(&b, real);
-    COD_TRY(gan_add_content(&b));
-    gan_end(&b);
-    return COD_OK;
+    const cod_value real = cod_unet_discriminator(b->graph, b->truth, b->settings.options->features);
+    const cod_value fake = cod_unet_discriminator(b->graph, b->made, b->settings.options->features);
+    gan_add_plain_losses(b, real, fake);
+    if (b->settings.options->r1 > 0)
+        gan_add_r1(b, real);
 }
 
 /** The discriminator halves pictures three times and enlarges them again. */
@@ -42,39 +28,19 @@ static void check_patch(const cod_run_config *run)
                                (long long)patch, scale, (long long)patch * scale, MULTIPLE, (long long)fitting);
 }
 
-static void check(const cod_run_config *run)
-{
-    gan_check(run, &published);
-    check_patch(run);
-}
-
-static cod_truth truth(const cod_run_config *run)
-{
-    return gan_truth(run, &published);
-}
-
-static void check_files(const cod_run_config *run)
-{
-    gan_check_files(run, &published);
-}
-
-static cod_status add_features(const cod_recipe_setting *setting, const cod_recipe *recipe, cod_value pictures,
-                               cod_value *features)
-{
-    return gan_add_features_of(setting, &published, recipe, pictures, features);
-}
-
 void cod_recipe_register_real_esrgan(void)
 {
-    static const cod_option_table *const tables[] = {&gan_option_table};
-    static const cod_recipe_kind kind = {.name = "real_esrgan",
-                                         .help = "super-resolution with a discriminator that judges each pixel",
-                                         .tables = tables,
-                                         .table_count = 1,
-                                         .check = check,
-                                         .check_files = check_files,
-                                         .truth = truth,
-                                         .build = build,
-                                         .add_features = add_features};
-    cod_recipe_register(&kind);
+    static gan_recipe recipe = {
+        .kind = {.name = "real_esrgan", .help = "super-resolution with a discriminator that judges each pixel"},
+        .published = {.content = {"0.1*vgg12", "0.1*vgg22", "vgg34", "vgg44", "vgg54"},
+                      .before_activation = true,
+                      .feature_loss = COD_LOSS_L1,
+                      .pixel_weight = 1,
+                      .adversarial_weight = 0.1,
+                      .l1_gt_usm = true,
+                      .percep_gt_usm = true,
+                      .piecewise_linear = true},
+        .check_patch = check_patch,
+        .add_discriminator = add_discriminator};
+    gan_register(&recipe);
 }
