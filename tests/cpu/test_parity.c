@@ -17,6 +17,12 @@ enum { SEEDS = 12 };
 enum { SEEDS = 120 };
 #endif
 
+/** Of each kind of op. The shapes of odd sizes repeat after fewer seeds than twice the few. */
+static uint64_t seeds(void)
+{
+    return test_few ? SEEDS / 4 : SEEDS;
+}
+
 /**
  * f32: `ref` sums in double, the backend in f32, so the error grows with the square root of the terms (a few hundred
  * here); sums of terms of both signs cancel, hence `scaled`. bf16: one rounding to 8 bits where results are stored, on
@@ -53,12 +59,12 @@ static bool is_missing(cod_op_kind kind)
     return cod_test_is_norm_half(kind) && kind != COD_OP_NORM_APPLY;
 }
 
-static void check_kind(cod_op_kind kind, cod_dtype dtype, cod_test_device tested, uint64_t seeds)
+static void check_kind(cod_op_kind kind, cod_dtype dtype, cod_test_device tested, uint64_t count)
 {
     char message[256];
     if (is_missing(kind)) /* see halves_of_normalisations_are_refused() */
         return;
-    for (uint64_t seed = 0; seed < seeds; seed++) {
+    for (uint64_t seed = 0; seed < count; seed++) {
         const cod_op op = cod_test_random_op(kind, dtype, COD_F32, seed);
         assert_ok(cod_test_parity(test_ref, tested, &op, seed, tolerance_of(kind, dtype)));
         if (tested.backend == test_paranoid.backend && cod_paranoid_violations(message, sizeof message) > 0)
@@ -70,7 +76,7 @@ static void kinds_agree_with_ref_in_f32(void **state)
 {
     (void)state;
     for (int kind = COD_OP_NORM_TRAIN; kind < COD_TEST_KINDS; kind++)
-        check_kind((cod_op_kind)kind, COD_F32, test_cpu, SEEDS);
+        check_kind((cod_op_kind)kind, COD_F32, test_cpu, seeds());
 }
 
 /** bf16 must be right on every processor, fast or not. */
@@ -78,15 +84,15 @@ static void kinds_agree_with_ref_in_bf16(void **state)
 {
     (void)state;
     for (int kind = COD_OP_NORM_TRAIN; kind < COD_TEST_KINDS; kind++)
-        check_kind((cod_op_kind)kind, COD_BF16, test_cpu, SEEDS);
+        check_kind((cod_op_kind)kind, COD_BF16, test_cpu, seeds());
 }
 
 static void plans_touch_only_their_outputs(void **state)
 {
     (void)state;
     for (int kind = COD_OP_NORM_TRAIN; kind < COD_TEST_KINDS; kind++) {
-        check_kind((cod_op_kind)kind, COD_F32, test_paranoid, SEEDS / 4);
-        check_kind((cod_op_kind)kind, COD_BF16, test_paranoid, SEEDS / 4);
+        check_kind((cod_op_kind)kind, COD_F32, test_paranoid, seeds() / 4);
+        check_kind((cod_op_kind)kind, COD_BF16, test_paranoid, seeds() / 4);
     }
 }
 
@@ -137,7 +143,7 @@ static void normalisations_of_odd_sizes_agree_with_ref(void **state)
     static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_INFERENCE, COD_OP_NORM_APPLY,
                                         COD_OP_NORM_BACKWARD, COD_OP_NORM_INFERENCE_BACKWARD};
     int residuals = 0;
-    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+    for (uint64_t seed = 0; seed < 2 * seeds(); seed++) {
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             const cod_dtype dtype = seed / 4 % 2 ? COD_F32 : COD_BF16;
             cod_op op = cod_test_random_op(kinds[k], dtype, COD_F32, seed);
@@ -159,7 +165,7 @@ static void pools_of_odd_sizes_agree_with_ref(void **state)
     static const int64_t channels[] = {3, 5, 64, 65};
     static const cod_op_kind kinds[] = {COD_OP_POOL, COD_OP_POOL_BACKWARD};
     size_t seen[3] = {0};
-    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+    for (uint64_t seed = 0; seed < 2 * seeds(); seed++) {
         for (size_t k = 0; k < 2; k++) {
             const cod_dtype dtype = seed / 4 % 2 ? COD_F32 : COD_BF16;
             cod_op op = cod_test_random_op(kinds[k], dtype, COD_F32, seed);
@@ -188,7 +194,7 @@ static void rows_of_odd_sizes_agree_with_ref(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {1, 3, 5, 64, 65};
-    for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
+    for (uint64_t seed = 0; seed < 2 * seeds(); seed++) {
         const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
         const cod_shape x = {seed / 2 % 2 ? 1 : 3, 1, 1, sizes[seed % 5]};
         cod_op op = cod_test_random_op(COD_OP_LOSS, dtype, COD_F32, seed);
@@ -281,8 +287,9 @@ static void averages_have_the_bits_of_ema(void **state)
         assert_ok(cod_test_average(test_cpu, counts[seed % 4], seed));
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    test_few_read(count, arguments);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_agree_with_ref_in_f32),
         cmocka_unit_test(kinds_agree_with_ref_in_bf16),
