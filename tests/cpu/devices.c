@@ -12,6 +12,13 @@ enum { GUARD = 4096, NAN_BYTE = 0xFF };
 
 cod_test_device test_ref, test_cpu, test_paranoid;
 
+bool test_few;
+
+void test_few_read(int count, char **arguments)
+{
+    test_few = count > 1 && strcmp(arguments[1], "few") == 0;
+}
+
 int test_devices_open(void **state)
 {
     (void)state;

@@ -4,6 +4,7 @@
 #include "cpu/cpu.h"
 #include "devices.h"
 #include "support/paranoid.h"
+#include "support/parity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,13 +36,6 @@ enum { STEP = 5 };
 enum { STEP = 1 };
 #endif
 
-static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
-    view.pixel_stride += gap;
-    return view;
-}
-
 /** Variants differ in activation, bias, residual, types and strides. */
 static cod_op layer_op(const layer *l, int variant)
 {
@@ -59,22 +53,22 @@ static cod_op layer_op(const layer *l, int variant)
                           .activation = activations[variant % 5],
                           .leak = 0.2f,
                           .int8_range = 0.8f}};
-    op.inputs[0] = view_of(x_dtype, (cod_shape){l->n, l->h, l->w, l->in}, variant & 4 ? 8 : 0);
-    op.inputs[1] = view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
+    op.inputs[0] = cod_test_view_of(x_dtype, (cod_shape){l->n, l->h, l->w, l->in}, variant & 4 ? 8 : 0);
+    op.inputs[1] = cod_test_view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
     if (variant % 3 != 0)
-        op.inputs[2] = view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
+        op.inputs[2] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
     if (op.attr.activation == COD_ACT_PRELU)
-        op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 1 ? l->out : 1}, 0);
+        op.inputs[3] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, variant & 1 ? l->out : 1}, 0);
     if (variant % 4 == 3 && l->out % 4 == 0) { /* with its pixels shuffled */
         op.attr.factor = 2;
-        op.outputs[0] = view_of(y_dtype, (cod_shape){l->n, 2 * h, 2 * w, l->out / 4}, 0);
+        op.outputs[0] = cod_test_view_of(y_dtype, (cod_shape){l->n, 2 * h, 2 * w, l->out / 4}, 0);
         if (op.attr.activation == COD_ACT_PRELU)
-            op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & 4 ? l->out / 4 : 1}, 0);
+            op.inputs[3] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, variant & 4 ? l->out / 4 : 1}, 0);
     } else {
-        op.outputs[0] = view_of(y_dtype, (cod_shape){l->n, h, w, l->out}, variant & 8 ? 16 : 0);
+        op.outputs[0] = cod_test_view_of(y_dtype, (cod_shape){l->n, h, w, l->out}, variant & 8 ? 16 : 0);
     }
     if (variant % 7 > 4)
-        op.inputs[4] = view_of(x_dtype, op.outputs[0].shape, variant & 4 ? 0 : 3);
+        op.inputs[4] = cod_test_view_of(x_dtype, op.outputs[0].shape, variant & 4 ? 0 : 3);
     return op;
 }
 
@@ -187,60 +181,12 @@ static void plans_touch_only_their_outputs(void **state)
     check_layers(test_paranoid, 3 * STEP);
 }
 
-/** Output of a 1x1 convolution of one pixel on both backends; they must agree, NaN and all. */
-static void run_pixel(cod_test_device on, float range, const double *x, const double *w, const double *bias, double *y)
-{
-    const layer l = {1, 1, 1, 4, 2, 1, 1, 0};
-    cod_op op = layer_op(&l, 0);
-    op.attr.int8_range = isnan(range) ? 1 : range;
-    if (isnan(range))
-        op.inputs[5] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
-    op.inputs[2] = view_of(COD_F32, (cod_shape){1, 1, 1, 2}, 0);
-    cod_test_op test;
-    assert_ok(cod_test_op_init(&test, on, &op));
-    assert_ok(cod_test_op_write(&test, 0, x));
-    assert_ok(cod_test_op_write(&test, 1, w));
-    assert_ok(cod_test_op_write(&test, 2, bias));
-    if (isnan(range))
-        assert_ok(cod_test_op_write(&test, 5, &(double){NAN}));
-    assert_ok(cod_test_op_run(&test));
-    assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, y));
-    cod_test_op_clear(&test);
-}
-
-static void extremes(cod_test_device on)
-{
-    const double bias[2] = {3, -2}, large = 1e30;
-    double y[2];
-    /* Beyond the range, infinite or not, x counts as the range; NaN as 0. */
-    run_pixel(on, 2, (const double[]){large, -INFINITY, NAN, 1}, (const double[]){1, 0.5, 1, 0, 127, 127, 127, 127},
-              bias, y);
-    assert_true(fabs(y[0] - (3 + 2.0 / 127 / 127 * (127 * 127 - 127 * 64))) < 1e-5);
-    assert_true(fabs(y[1] - (-2 + 2.0 * (127 - 127 + 64))) < 1e-4);
-    /* All-zero weights leave the bias; so do weights too small to matter. */
-    run_pixel(on, 1, (const double[]){1, 1, 1, 1}, (const double[]){0, 0, 0, 0, 1e-38, -1e-38, 1e-38, 1e-40}, bias, y);
-    assert_true(y[0] == 3 && y[1] == -2);
-    run_pixel(on, 1e-38f, (const double[]){1, NAN, 0, -1}, (const double[]){1, 1, 1, 1, 0, 0, 0, 1}, bias, y);
-    assert_true(y[0] == 3 && y[1] == -2);
-    /* Factors that are all 1. */
-    run_pixel(on, 127, (const double[]){1, 2, 3, -4}, (const double[]){127, 0, 1, 2, 127, 1, 1, 0}, bias, y);
-    assert_true(fabs(y[0] - (3 + 127 + 3 - 8)) < 1e-4 && fabs(y[1] - (-2 + 127 + 2 + 3)) < 1e-4);
-    /* An input of zeros. */
-    run_pixel(on, 5, (const double[]){0, 0, -0.0, 0}, (const double[]){1, 2, 3, 4, 5, 6, 7, 8}, bias, y);
-    assert_true(y[0] == 3 && y[1] == -2);
-    /* A model that diverged shows it. */
-    run_pixel(on, 1, (const double[]){1, 1, 1, 1}, (const double[]){1, NAN, 1, 1, INFINITY, 1, 1, 1}, bias, y);
-    assert_true(isnan(y[0]) && isnan(y[1]));
-    run_pixel(on, NAN, (const double[]){1, 0, 1, 1}, (const double[]){1, 2, 3, 4, 0, 0, 0, 0}, bias, y);
-    assert_true(isnan(y[0]) && isnan(y[1]));
-}
-
 static void extremes_are_as_specified(void **state)
 {
     (void)state;
-    extremes(test_ref);
+    cod_parity_extreme_integers(test_ref);
     if (has_int8())
-        extremes(test_cpu);
+        cod_parity_extreme_integers(test_cpu);
 }
 
 static void new_weights_take_effect_when_prepared(void **state)
@@ -280,8 +226,8 @@ static void a_range_that_is_none_is_refused(void **state)
     cod_op floats = layer_op(&layers[0], 0), two = floats; /* a range of a layer that is in floats; two ranges */
     cod_test_op test;
     floats.attr.int8_range = 0;
-    floats.inputs[5] = view_of(COD_F32, (cod_shape){1, 1, 1, 1}, 0);
-    two.inputs[5] = view_of(COD_F32, (cod_shape){1, 1, 1, 2}, 0);
+    floats.inputs[5] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, 1}, 0);
+    two.inputs[5] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, 2}, 0);
     assert_fails(COD_ERR_ARGUMENT, "shapes", cod_test_op_init(&test, test_ref, &floats));
     assert_fails(COD_ERR_ARGUMENT, "shapes", cod_test_op_init(&test, test_cpu, &two));
 }

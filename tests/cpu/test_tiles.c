@@ -36,13 +36,6 @@ static const layer layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof layers[0], PARAMETERS = COD_OP_MAX_INPUTS };
 
-static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
-    view.pixel_stride += gap;
-    return view;
-}
-
 static cod_op gradient(const layer *l, bool gaps)
 {
     const cod_shape y = {l->n, (l->h + 2 * l->pad_h - l->kernel_h) / l->stride_h + 1,
@@ -50,10 +43,10 @@ static cod_op gradient(const layer *l, bool gaps)
     return (cod_op){.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
                     .accumulate = gaps,
                     .attr = {.stride_h = l->stride_h, .stride_w = l->stride_w, .pad_h = l->pad_h, .pad_w = l->pad_w},
-                    .inputs = {view_of(COD_BF16, (cod_shape){l->n, l->h, l->w, l->in}, gaps ? 5 : 0),
-                               view_of(COD_BF16, y, gaps ? 3 : 0)},
-                    .outputs = {view_of(COD_F32, (cod_shape){l->out, l->kernel_h, l->kernel_w, l->in}, 0),
-                                view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0)}};
+                    .inputs = {cod_test_view_of(COD_BF16, (cod_shape){l->n, l->h, l->w, l->in}, gaps ? 5 : 0),
+                               cod_test_view_of(COD_BF16, y, gaps ? 3 : 0)},
+                    .outputs = {cod_test_view_of(COD_F32, (cod_shape){l->out, l->kernel_h, l->kernel_w, l->in}, 0),
+                                cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0)}};
 }
 
 /** The convolution itself, with a bias, and what it gives dx. */
@@ -149,7 +142,7 @@ static void shuffled_pixels_have_refs_bits(void **state)
             const cod_shape y = op.inputs[1].shape;
             const int64_t r = factors[i];
             op.attr.factor = (int)r;
-            op.inputs[1] = view_of(COD_BF16, (cod_shape){y.n, y.h * r, y.w * r, y.c / (r * r)}, gaps ? 3 : 0);
+            op.inputs[1] = cod_test_view_of(COD_BF16, (cod_shape){y.n, y.h * r, y.w * r, y.c / (r * r)}, gaps ? 3 : 0);
             assert_refs_bits(&op, i, gaps != 0);
         }
     }

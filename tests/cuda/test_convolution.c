@@ -4,6 +4,7 @@
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
 #include "pair.h"
+#include "support/parity.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -122,13 +123,6 @@ static const layer layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof layers[0] };
 
-static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
-    view.pixel_stride += gap;
-    return view;
-}
-
 enum { X_F32 = 1, Y_F32 = 2, GAPS = 4, ADDED = 8, SHUFFLED = 16 };
 
 /** `variant` is a sum of the above. Gaps are odd for x, and such that y still has its pixels at 16-byte boundaries. */
@@ -137,11 +131,11 @@ static cod_op layer_op(const layer *l, cod_op_kind kind, int variant)
     const int r = variant & SHUFFLED && l->out % 4 == 0 ? 2 : 1;
     const cod_shape shape = {l->n, r * ((l->h + 2 * l->pad - l->kernel) / l->stride + 1),
                              r * ((l->w + 2 * l->pad - l->kernel) / l->stride + 1), l->out / (r * r)};
-    const cod_view x =
-        view_of(variant & X_F32 ? COD_F32 : COD_BF16, (cod_shape){l->n, l->h, l->w, l->in}, variant & GAPS ? 9 : 0);
-    const cod_view y = view_of(variant & Y_F32 ? COD_F32 : COD_BF16, shape, variant & GAPS ? 32 : 0);
-    const cod_view w = view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
-    const cod_view b = view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
+    const cod_view x = cod_test_view_of(variant & X_F32 ? COD_F32 : COD_BF16, (cod_shape){l->n, l->h, l->w, l->in},
+                                        variant & GAPS ? 9 : 0);
+    const cod_view y = cod_test_view_of(variant & Y_F32 ? COD_F32 : COD_BF16, shape, variant & GAPS ? 32 : 0);
+    const cod_view w = cod_test_view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
+    const cod_view b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
     const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA, weights = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
     cod_op op = {.kind = kind,
                  .deterministic = true,
@@ -163,7 +157,7 @@ static cod_op layer_op(const layer *l, cod_op_kind kind, int variant)
     if (variant % 3 != 1)
         op.inputs[2] = b;
     if (variant & ADDED)
-        op.inputs[4] = view_of(variant % 5 < 3 ? COD_BF16 : COD_F32, shape, variant & X_F32 ? 0 : 8);
+        op.inputs[4] = cod_test_view_of(variant % 5 < 3 ? COD_BF16 : COD_F32, shape, variant & X_F32 ? 0 : 8);
     return op;
 }
 
@@ -175,7 +169,8 @@ static void check_layer(int number, cod_op_kind kind, int first, int last)
         if (kind == COD_OP_CONV2D) {
             op.attr.activation = (cod_activation)((number + variant) % 6);
             if (op.attr.activation == COD_ACT_PRELU)
-                op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & GAPS ? op.outputs[0].shape.c : 1}, 0);
+                op.inputs[3] =
+                    cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, variant & GAPS ? op.outputs[0].shape.c : 1}, 0);
         }
         require_exact(&op, (uint64_t)(variant + number), "layer", number);
     }
@@ -200,9 +195,9 @@ static void heights_and_widths_are_told_apart(void **state)
         for (int variant = 0; variant < 8; variant++) {
             const bool narrow = variant & 4;
             const cod_dtype dtype = variant & 1 ? COD_F32 : COD_BF16;
-            const cod_view x = view_of(dtype, (cod_shape){2, 9, 14, narrow ? 3 : 8}, 0),
-                           y = view_of(dtype, (cod_shape){2, 3, 14, 24}, 0),
-                           w = view_of(COD_F32, (cod_shape){24, 3, 5, narrow ? 3 : 8}, 0);
+            const cod_view x = cod_test_view_of(dtype, (cod_shape){2, 9, 14, narrow ? 3 : 8}, 0),
+                           y = cod_test_view_of(dtype, (cod_shape){2, 3, 14, 24}, 0),
+                           w = cod_test_view_of(COD_F32, (cod_shape){24, 3, 5, narrow ? 3 : 8}, 0);
             cod_op op = {.kind = (cod_op_kind)kind,
                          .accumulate = (variant & 2) != 0,
                          .attr = {.stride_h = 3, .stride_w = 1, .pad_h = 0, .pad_w = 2}};
@@ -224,11 +219,12 @@ static void linear_layers_agree(void **state)
     } sizes[] = {{1, 8, 8}, {9, 17, 3}, {100, 784 / 4, 10}, {33, 64, 130}, {200, 24, 40}, {1030, 10, 16}};
     for (int i = 0; i < (int)(sizeof sizes / sizeof sizes[0]); i++) {
         for (int variant = 0; variant < 8; variant++) {
-            const cod_view x = view_of(variant & 1 ? COD_F32 : COD_BF16, (cod_shape){sizes[i].n, 1, 1, sizes[i].in}, 0),
-                           y = view_of(variant & 2 ? COD_F32 : COD_BF16, (cod_shape){sizes[i].n, 1, 1, sizes[i].out},
-                                       0),
-                           w = view_of(COD_F32, (cod_shape){sizes[i].out, 1, 1, sizes[i].in}, 0),
-                           b = view_of(COD_F32, (cod_shape){1, 1, 1, sizes[i].out}, 0);
+            const cod_view x = cod_test_view_of(variant & 1 ? COD_F32 : COD_BF16,
+                                                (cod_shape){sizes[i].n, 1, 1, sizes[i].in}, 0),
+                           y = cod_test_view_of(variant & 2 ? COD_F32 : COD_BF16,
+                                                (cod_shape){sizes[i].n, 1, 1, sizes[i].out}, 0),
+                           w = cod_test_view_of(COD_F32, (cod_shape){sizes[i].out, 1, 1, sizes[i].in}, 0),
+                           b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, sizes[i].out}, 0);
             const cod_op ops[] = {
                 {.kind = COD_OP_LINEAR, .attr = {.activation = COD_ACT_RELU}, .inputs = {x, w, b}, .outputs = {y}},
                 {.kind = COD_OP_LINEAR_BACKWARD_DATA, .inputs = {y, w}, .outputs = {x}, .accumulate = variant & 4},
@@ -261,9 +257,10 @@ static void random_ops_agree(void **state)
 static void long_sums_of_f32_are_precise(void **state)
 {
     (void)state;
-    const cod_view x = view_of(COD_F32, (cod_shape){2, 64, 64, 3}, 0),
-                   y = view_of(COD_F32, (cod_shape){2, 64, 64, 5}, 0), w = view_of(COD_F32, (cod_shape){5, 1, 1, 3}, 0),
-                   b = view_of(COD_F32, (cod_shape){1, 1, 1, 5}, 0);
+    const cod_view x = cod_test_view_of(COD_F32, (cod_shape){2, 64, 64, 3}, 0),
+                   y = cod_test_view_of(COD_F32, (cod_shape){2, 64, 64, 5}, 0),
+                   w = cod_test_view_of(COD_F32, (cod_shape){5, 1, 1, 3}, 0),
+                   b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, 5}, 0);
     const cod_op op = {.kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
                        .attr = {.stride_h = 1, .stride_w = 1},
                        .inputs = {x, y},
@@ -329,44 +326,10 @@ static void integers_agree(void **state)
     }
 }
 
-/** A 1x1 convolution of one pixel from 4 channels to 2. */
-static void run_pixel(float range, const double *x, const double *w, const double *bias, double *y)
-{
-    const layer l = {1, 1, 1, 4, 2, 1, 1, 0};
-    cod_op op = layer_op(&l, COD_OP_CONV2D, X_F32 | Y_F32);
-    op.attr.int8_range = isnan(range) ? 1 : range;
-    if (isnan(range))
-        op.inputs[5] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
-    cod_test_op test;
-    assert_ok(cod_test_op_init(&test, test_cuda, &op));
-    assert_ok(cod_test_op_write(&test, 0, x));
-    assert_ok(cod_test_op_write(&test, 1, w));
-    assert_ok(cod_test_op_write(&test, 2, bias));
-    if (isnan(range))
-        assert_ok(cod_test_op_write(&test, 5, &(double){NAN}));
-    assert_ok(cod_test_op_run(&test));
-    assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS, y));
-    cod_test_op_clear(&test);
-}
-
-/** As tests/cpu/test_int8.c has them. */
 static void extremes_of_integers_are_as_specified(void **state)
 {
     (void)state;
-    const double bias[2] = {3, -2}, large = 1e30;
-    double y[2];
-    run_pixel(2, (const double[]){large, -INFINITY, NAN, 1}, (const double[]){1, 0.5, 1, 0, 127, 127, 127, 127}, bias,
-              y);
-    assert_true(fabs(y[0] - (3 + 2.0 / 127 / 127 * (127 * 127 - 127 * 64))) < 1e-5);
-    assert_true(fabs(y[1] - (-2 + 2.0 * (127 - 127 + 64))) < 1e-4);
-    run_pixel(1, (const double[]){1, 1, 1, 1}, (const double[]){0, 0, 0, 0, 1e-38, -1e-38, 1e-38, 1e-40}, bias, y);
-    assert_true(y[0] == 3 && y[1] == -2);
-    run_pixel(127, (const double[]){1, 2, 3, -4}, (const double[]){127, 0, 1, 2, 127, 1, 1, 0}, bias, y);
-    assert_true(fabs(y[0] - (3 + 127 + 3 - 8)) < 1e-4 && fabs(y[1] - (-2 + 127 + 2 + 3)) < 1e-4);
-    run_pixel(1, (const double[]){1, 1, 1, 1}, (const double[]){1, NAN, 1, 1, INFINITY, 1, 1, 1}, bias, y);
-    assert_true(isnan(y[0]) && isnan(y[1]));
-    run_pixel(NAN, (const double[]){1, 0, 1, 1}, (const double[]){1, 2, 3, 4, 0, 0, 0, 0}, bias, y);
-    assert_true(isnan(y[0]) && isnan(y[1]));
+    cod_parity_extreme_integers(test_cuda);
 }
 
 int main(void)

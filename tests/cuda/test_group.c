@@ -49,13 +49,6 @@ enum { GROUP_STEP = 4 };
 enum { GROUP_STEP = 1 };
 #endif
 
-static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
-    view.pixel_stride += gap;
-    return view;
-}
-
 static cod_op layer_op(const group *g, bool bias, bool accumulate)
 {
     const int64_t h = (g->h + 2 * g->pad - g->kernel) / g->stride + 1,
@@ -66,11 +59,11 @@ static cod_op layer_op(const group *g, bool bias, bool accumulate)
         .accumulate = accumulate,
         .name = "layer",
         .attr = {.stride_h = g->stride, .stride_w = g->stride, .pad_h = g->pad, .pad_w = g->pad, .factor = g->shuffle}};
-    op.inputs[0] = view_of(g->x, (cod_shape){g->n, g->h, g->w, g->in}, g->gap_x);
-    op.inputs[1] = view_of(g->y, (cod_shape){g->n, r * h, r * w, g->out / (r * r)}, g->gap_y);
-    op.outputs[0] = view_of(COD_F32, (cod_shape){g->out, g->kernel, g->kernel, g->in}, 0);
+    op.inputs[0] = cod_test_view_of(g->x, (cod_shape){g->n, g->h, g->w, g->in}, g->gap_x);
+    op.inputs[1] = cod_test_view_of(g->y, (cod_shape){g->n, r * h, r * w, g->out / (r * r)}, g->gap_y);
+    op.outputs[0] = cod_test_view_of(COD_F32, (cod_shape){g->out, g->kernel, g->kernel, g->in}, 0);
     if (bias)
-        op.outputs[1] = view_of(COD_F32, (cod_shape){1, 1, 1, g->out}, 0);
+        op.outputs[1] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, g->out}, 0);
     return op;
 }
 

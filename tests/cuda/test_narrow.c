@@ -37,13 +37,6 @@ static const layer layers[] = {
 };
 enum { LAYERS = sizeof layers / sizeof layers[0] };
 
-static cod_view view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
-    view.pixel_stride += gap;
-    return view;
-}
-
 enum { NARROW_F32 = 1, WIDE_F32 = 2, GAPS = 4, ADDED = 8, FIRST = 16, VARIANTS = 32 };
 
 /**
@@ -52,15 +45,15 @@ enum { NARROW_F32 = 1, WIDE_F32 = 2, GAPS = 4, ADDED = 8, FIRST = 16, VARIANTS =
  */
 static cod_op layer_op(const layer *l, cod_op_kind kind, int variant)
 {
-    const cod_view narrow = view_of(variant & NARROW_F32 ? COD_F32 : COD_BF16, (cod_shape){l->n, l->h, l->w, l->narrow},
-                                    variant & GAPS ? 5 : 0);
-    const cod_view wide = view_of(variant & WIDE_F32 ? COD_F32 : COD_BF16, (cod_shape){l->n, l->h, l->w, l->wide},
-                                  variant & GAPS ? 32 : 0);
+    const cod_view narrow = cod_test_view_of(variant & NARROW_F32 ? COD_F32 : COD_BF16,
+                                             (cod_shape){l->n, l->h, l->w, l->narrow}, variant & GAPS ? 5 : 0);
+    const cod_view wide = cod_test_view_of(variant & WIDE_F32 ? COD_F32 : COD_BF16,
+                                           (cod_shape){l->n, l->h, l->w, l->wide}, variant & GAPS ? 32 : 0);
     const bool first = (variant & FIRST) != 0, gradient = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
     const int64_t in = first ? l->narrow : l->wide, out = first ? l->wide : l->narrow;
     const cod_view x = first ? narrow : wide, y = first ? wide : narrow;
-    const cod_view w = view_of(COD_F32, (cod_shape){out, l->kernel, l->kernel, in}, variant & GAPS ? 1 : 0),
-                   b = view_of(COD_F32, (cod_shape){1, 1, 1, out}, 0);
+    const cod_view w = cod_test_view_of(COD_F32, (cod_shape){out, l->kernel, l->kernel, in}, variant & GAPS ? 1 : 0),
+                   b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, out}, 0);
     const int pad = (int)l->kernel / 2;
     cod_op op = {.kind = kind,
                  .deterministic = true,
@@ -78,9 +71,9 @@ static cod_op layer_op(const layer *l, cod_op_kind kind, int variant)
         op.inputs[2] = b;
     op.attr.activation = (cod_activation)(variant % 4); /* none, ReLU, leaky ReLU, PReLU */
     if (op.attr.activation == COD_ACT_PRELU)
-        op.inputs[3] = view_of(COD_F32, (cod_shape){1, 1, 1, variant & GAPS ? out : 1}, 0);
+        op.inputs[3] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, variant & GAPS ? out : 1}, 0);
     if (variant & ADDED)
-        op.inputs[4] = view_of(variant % 5 < 3 ? COD_BF16 : COD_F32, y.shape, 3);
+        op.inputs[4] = cod_test_view_of(variant % 5 < 3 ? COD_BF16 : COD_F32, y.shape, 3);
     return op;
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
 #include "pair.h"
+#include "support/parity.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,61 +18,27 @@ enum { SEEDS = 15 };
 enum { SEEDS = 60 };
 #endif
 
-/** As tests/cpu/test_parity.c has them: f32 against sums in double, one rounding to bf16 where results are stored. */
+/** A single slope's gradient is one sum of both signs. */
 static cod_tolerance tolerance_of(cod_op_kind kind, cod_dtype dtype)
 {
-    const bool f32 = dtype == COD_F32;
-    switch (kind) {
-    case COD_OP_NORM_TRAIN:
-    case COD_OP_NORM_INFERENCE:
-    case COD_OP_NORM_BACKWARD:
-    case COD_OP_NORM_INFERENCE_BACKWARD:
-    case COD_OP_ACTIVATION_BACKWARD: /* a single slope's gradient is one sum of both signs */
-    case COD_OP_MEAN:
-    case COD_OP_SPECTRAL_NORM: /* sums of both signs, as random weights have no large singular value */
-    case COD_OP_SPECTRAL_NORM_BACKWARD:
-        return f32 ? (cod_tolerance){2e-5, 2e-5} : (cod_tolerance){8e-3, 2e-5};
-    case COD_OP_ACTIVATION:
-    case COD_OP_LOSS:
-        return f32 ? (cod_tolerance){4e-6, 1e-6} : (cod_tolerance){8e-3, 1e-6};
-    default:
-        return f32 ? (cod_tolerance){2e-6, 1e-6} : (cod_tolerance){8e-3, 1e-6};
-    }
+    return cod_parity_tolerance(kind == COD_OP_ACTIVATION_BACKWARD ? COD_OP_MEAN : kind, dtype);
 }
 
-/** The description, in an order of blocks and threads that follows from the seed, against `ref`. */
-static void check_op(const cod_op *op, cod_dtype dtype, uint64_t seed)
-{
-    char message[512];
-    cod_emulated_set_seed(seed);
-    const cod_status status = cod_test_parity(test_ref, test_cuda, op, seed, tolerance_of(op->kind, dtype));
-    if (cod_emulated_faults(message, sizeof message) > 0)
-        fail_msg("%s, %s, seed %" PRIu64 ": %s", cod_op_kind_name(op->kind), cod_dtype_name(dtype), seed, message);
-    assert_ok(status);
-}
-
-static void check_kind(cod_op_kind kind, cod_dtype dtype)
-{
-    if (cod_test_is_norm_half(kind)) /* without kernels so far; the compiler asks op_fuses() before it makes any */
-        return;
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        const cod_op op = cod_test_random_op(kind, dtype, COD_F32, seed);
-        check_op(&op, dtype, seed);
-    }
-}
+/** In an order of blocks and threads that follows from the seed. Halves of normalisations: test_norm_halves.c. */
+static const cod_parity cuda = {
+    &test_ref, &test_cuda, tolerance_of, cod_test_is_norm_half, cod_emulated_set_seed, cod_emulated_faults,
+};
 
 static void kinds_agree_with_ref_in_f32(void **state)
 {
     (void)state;
-    for (int kind = COD_OP_NORM_TRAIN; kind < COD_TEST_KINDS; kind++)
-        check_kind((cod_op_kind)kind, COD_F32);
+    cod_parity_kinds(&cuda, COD_F32, SEEDS);
 }
 
 static void kinds_agree_with_ref_in_bf16(void **state)
 {
     (void)state;
-    for (int kind = COD_OP_NORM_TRAIN; kind < COD_TEST_KINDS; kind++)
-        check_kind((cod_op_kind)kind, COD_BF16);
+    cod_parity_kinds(&cuda, COD_BF16, SEEDS);
 }
 
 /** Another shape, with `gap` elements between pixels; absent views stay so. */
@@ -126,7 +93,7 @@ static void large_shapes_agree_with_ref(void **state)
             }
             if (same[k] != COD_OP_LOSS || !rows || op.attr.loss == COD_LOSS_TV)
                 set_shapes(&op, (cod_shape){3, 13, 17, channels[seed / 2 % 6]}, seed / 3);
-            check_op(&op, dtype, seed);
+            cod_parity_op(&cuda, &op, dtype, seed);
         }
     }
 }
@@ -142,7 +109,7 @@ static void rows_of_classes_agree_with_ref(void **state)
         op.attr.loss = seed / 2 % 2 ? COD_LOSS_KL : COD_LOSS_CROSS_ENTROPY;
         op.inputs[1] = op.inputs[0]; /* total variation, which has no target, may have been drawn */
         set_shapes(&op, (cod_shape){seed % 3 == 0 ? 70 : 3, 1, 1, classes[seed % 7]}, seed / 4);
-        check_op(&op, dtype, seed);
+        cod_parity_op(&cuda, &op, dtype, seed);
     }
 }
 
@@ -162,7 +129,7 @@ static void pools_of_vectors_agree_with_ref(void **state)
         set_shape(&op.inputs[1], y, gap);
         set_shape(&op.outputs[0], backward ? x : y, gap);
         set_shape(&op.outputs[1], y, gap);
-        check_op(&op, dtype, seed);
+        cod_parity_op(&cuda, &op, dtype, seed);
     }
 }
 
@@ -179,7 +146,7 @@ static void enlargements_of_vectors_agree_with_ref(void **state)
         const cod_shape small = {2, 5, 7, k < 2 ? c * r * r : c}, large = {2, 5 * r, 7 * r, c};
         set_shape(&op.inputs[0], k % 2 ? large : small, gap_of(seed / 8));
         set_shape(&op.outputs[0], k % 2 ? small : large, gap_of(seed / 8));
-        check_op(&op, dtype, seed);
+        cod_parity_op(&cuda, &op, dtype, seed);
     }
 }
 
@@ -195,7 +162,7 @@ static void mixed_types_agree_with_ref(void **state)
         if (seed % 6 == 0 || (seed % 6 == 1 && !rows))
             set_shapes(&op, (cod_shape){3, 13, 17, 8}, seed / 6);
         op.inputs[0].dtype = COD_F32;
-        check_op(&op, COD_BF16, seed);
+        cod_parity_op(&cuda, &op, COD_BF16, seed);
     }
 }
 
@@ -214,22 +181,9 @@ static void parameters_at_any_place_agree_with_ref(void **state)
                 if (!scalar) /* half of the gap lies before the array */
                     set_shape(cod_test_view(&op, slot), (cod_shape){1, 1, 1, count}, 2 * (int64_t)place);
             }
-            check_op(&op, COD_F32, seed);
+            cod_parity_op(&cuda, &op, COD_F32, seed);
         }
     }
-}
-
-/** Runs an op that gets these values in its first input, and reads its first `count` outputs. */
-static void run_values(cod_test_device on, const cod_op *op, const double *values, double *const *outputs, size_t count)
-{
-    cod_test_op test;
-    assert_ok(cod_test_op_init(&test, on, op));
-    assert_ok(cod_test_op_randomise(&test, 1, false));
-    assert_ok(cod_test_op_write(&test, 0, values));
-    assert_ok(cod_test_op_run(&test));
-    for (size_t i = 0; i < count; i++)
-        assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + i, outputs[i]));
-    cod_test_op_clear(&test);
 }
 
 /** Means of thousands of deviations, another in each channel; and a first pixel that lies far away from all others. */
@@ -250,8 +204,8 @@ static void large_means_keep_the_variance(void **state)
         for (int i = 0; i < CHANNELS && outlier; i++)
             x[i] += 20;
         for (int on = 0; on < 2; on++)
-            run_values(on == 0 ? test_ref : test_cuda, &op, x,
-                       (double *const[]){results[on][0], results[on][1], results[on][2]}, 3);
+            cod_test_run_values(on == 0 ? test_ref : test_cuda, &op, (const double *const[COD_OP_MAX_INPUTS]){x},
+                                (double *const[]){results[on][0], results[on][1], results[on][2]}, 3);
         for (int out = 0; out < 3; out++)
             assert_ok(cod_test_compare("norm", results[1][out], results[0][out], out == 0 ? COUNT : CHANNELS,
                                        tolerances[out]));
@@ -273,8 +227,10 @@ static void norms_of_any_size_agree_with_ref(void **state)
         double expected, actual;
         for (int i = 0; i < COUNT; i++)
             grad[i] = sizes[s][i % 7 == 0 ? 0 : 1] * (1 + i % 3);
-        run_values(test_ref, &op, grad, (double *const[]){&expected}, 1);
-        run_values(test_cuda, &op, grad, (double *const[]){&actual}, 1);
+        cod_test_run_values(test_ref, &op, (const double *const[COD_OP_MAX_INPUTS]){grad}, (double *const[]){&expected},
+                            1);
+        cod_test_run_values(test_cuda, &op, (const double *const[COD_OP_MAX_INPUTS]){grad}, (double *const[]){&actual},
+                            1);
         const bool same = isfinite(expected) ? fabs(actual - expected) <= 1e-6 * expected
                           : isnan(expected)  ? isnan(actual)
                                              : actual == expected;
@@ -283,52 +239,16 @@ static void norms_of_any_size_agree_with_ref(void **state)
     }
 }
 
-/** Logits so large that e^x overflows, and labels that they deny. */
 static void large_logits_agree_with_ref(void **state)
 {
     (void)state;
-    enum { COUNT = 10 };
-    static const double logits[COUNT] = {0, 0.5, -20, 20, -87, 89, 1e4, -1e4, 3e38, -3e38};
-    for (int i = 0; i < 2 * COUNT; i++) { /* one by one, as the value is a mean */
-        cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = COD_LOSS_BCE, .alpha = 1}, .name = "bce"};
-        op.inputs[0] = op.inputs[1] = op.outputs[0] = op.outputs[1] = op.outputs[2] =
-            cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
-        double results[2][3];
-        for (int on = 0; on < 2; on++) {
-            cod_test_op test;
-            assert_ok(cod_test_op_init(&test, on == 0 ? test_ref : test_cuda, &op));
-            assert_ok(cod_test_op_write(&test, 0, &logits[i / 2]));
-            assert_ok(cod_test_op_write(&test, 1, (double[]){i % 2}));
-            assert_ok(cod_test_op_run(&test));
-            for (size_t out = 0; out < 3; out++)
-                assert_ok(cod_test_op_read(&test, COD_OP_MAX_INPUTS + out, &results[on][out]));
-            cod_test_op_clear(&test);
-        }
-        for (int out = 0; out < 3; out++)
-            if (!(fabs(results[1][out] - results[0][out]) <= 1e-6 * fabs(results[0][out]) + 1e-44))
-                fail_msg("logit %g, label %d, output %d: %g, not %g", logits[i / 2], i % 2, out, results[1][out],
-                         results[0][out]);
-    }
+    cod_parity_large_logits(&cuda, 1e-6, 1e-44);
 }
 
-/** A NaN in the prediction is seen in the value and in that element's gradient. */
 static void losses_show_nan(void **state)
 {
     (void)state;
-    const double values[] = {1, -2, NAN, 0.5, 3, -1};
-    for (int kind = COD_LOSS_L1; kind <= COD_LOSS_TV; kind++) {
-        cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = (cod_loss_kind)kind, .alpha = 1}, .name = "nan"};
-        const bool rows = kind == COD_LOSS_KL || kind == COD_LOSS_CROSS_ENTROPY;
-        op.inputs[0] = op.outputs[1] =
-            cod_view_dense(NULL, 0, COD_F32, rows ? (cod_shape){2, 1, 1, 3} : (cod_shape){1, 2, 3, 1});
-        if (kind != COD_LOSS_TV)
-            op.inputs[1] = op.inputs[0];
-        op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
-        double value, gradient[6];
-        run_values(test_cuda, &op, values, (double *const[]){&value, gradient}, 2);
-        if (!isnan(value) || !isnan(gradient[2]))
-            fail_msg("loss %d hid a NaN: value %g, gradient %g", kind, value, gradient[2]);
-    }
+    cod_parity_losses_show_nan(test_cuda);
 }
 
 /** Bytes with a table of what they count as; the values are copied, so that the bits are `ref`'s. */

@@ -1,14 +1,14 @@
-/* Feeds a target every file of some folders, each whole, cut off at up to CUTS lengths, and mutated: test_fuzz_NAME
- * CUTS FOLDER …;
-   `test_fuzz_NAME --write FOLDER` makes the sound inputs anew. */
+/* Feeds a target every file of some folders and archives, each whole, cut off at up to CUTS lengths, and mutated:
+   test_fuzz_NAME CUTS FOLDER_OR_ARCHIVE …; `test_fuzz_NAME --write FOLDER` makes the sound inputs anew. */
 #include "fuzz.h"
 
 #include "core/rng.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <zlib.h>
 
-enum { MOST_BYTES = 1 << 16, MOST_FILES = 1024, MUTATIONS = 4000 };
+enum { MOST_BYTES = 1 << 16, MOST_INPUTS = 1024, MUTATIONS = 4000 };
 
 /** No input of these sizes is worth so much memory. */
 enum { MEMORY_BYTES = 1 << 30 };
@@ -21,19 +21,67 @@ const char *__asan_default_options(void)
 }
 #endif
 
-static char paths[MOST_FILES][512];
-static size_t path_count;
+typedef struct known_input {
+    char path[512];
+    uint8_t *data;
+    size_t bytes;
+} known_input;
+static known_input inputs[MOST_INPUTS];
+static size_t input_count;
+
+/** Room for an input's bytes; those past MOST_BYTES are not tried. */
+static known_input *add(const char *place, const char *name, size_t bytes)
+{
+    FUZZ_DEMAND(input_count < MOST_INPUTS);
+    known_input *added = &inputs[input_count++];
+    const int length = snprintf(added->path, sizeof added->path, "%s/%s", place, name);
+    FUZZ_DEMAND(length >= 0 && (size_t)length < sizeof added->path);
+    added->bytes = bytes < MOST_BYTES ? bytes : MOST_BYTES;
+    added->data = malloc(added->bytes + 1);
+    FUZZ_DEMAND(added->data != NULL);
+    return added;
+}
+
+/** The files of a tar archive as corpus.py writes it: POSIX headers of 512 bytes, names of at most 99. */
+static int find_packed(const char *archive)
+{
+    enum { BLOCK = 512, SIZE_AT = 124, SIZE_DIGITS = 12, TYPE_AT = 156 };
+    char head[BLOCK], digits[SIZE_DIGITS + 1] = {0};
+    gzFile file = gzopen(archive, "rb");
+    int sound = file != NULL;
+    while ((sound = sound && gzread(file, head, BLOCK) == BLOCK) && head[0] != '\0') {
+        memcpy(digits, head + SIZE_AT, SIZE_DIGITS);
+        const long bytes = strtol(digits, NULL, 8), padding = (BLOCK - bytes % BLOCK) % BLOCK;
+        FUZZ_DEMAND(head[TYPE_AT] == '0' && head[99] == '\0');
+        const known_input *added = add(archive, head, (size_t)bytes);
+        const long rest = bytes - (long)added->bytes + padding;
+        sound = gzread(file, added->data, (unsigned)added->bytes) == (int)added->bytes &&
+                (rest == 0 || gzseek(file, rest, SEEK_CUR) >= 0);
+    }
+    if (!sound)
+        fprintf(stderr, "cannot read '%s'\n", archive);
+    if (file != NULL)
+        gzclose(file);
+    return !sound;
+}
+
+static void read_file(const char *folder, const char *name)
+{
+    known_input *added = add(folder, name, MOST_BYTES);
+    FILE *file = fopen(added->path, "rb");
+    FUZZ_DEMAND(file != NULL);
+    added->bytes = fread(added->data, 1, MOST_BYTES, file);
+    fclose(file);
+}
 
 static int find(const char *folder)
 {
     DIR *directory = opendir(folder);
-    if (directory == NULL) {
-        fprintf(stderr, "cannot read '%s'\n", folder);
-        return 1;
-    }
+    if (directory == NULL)
+        return find_packed(folder);
     for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory))
-        if (entry->d_type == DT_REG && path_count < MOST_FILES)
-            snprintf(paths[path_count++], sizeof paths[0], "%s/%s", folder, entry->d_name);
+        if (entry->d_type == DT_REG)
+            read_file(folder, entry->d_name);
     closedir(directory);
     return 0;
 }
@@ -85,27 +133,23 @@ static void run(const uint8_t *input, size_t bytes)
     free(exact);
 }
 
-static void replay(const char *path, size_t cuts, size_t mutations, uint32_t number)
+static void replay(const known_input *in, size_t cuts, size_t mutations, uint32_t number)
 {
-    static uint8_t sound[MOST_BYTES], changed[MOST_BYTES];
-    FILE *file = fopen(path, "rb");
-    FUZZ_DEMAND(file != NULL);
-    const size_t bytes = fread(sound, 1, sizeof sound, file);
-    fclose(file);
-    fprintf(stderr, "%s\n", path); /* the last one said is the one that did it */
-    run(sound, bytes);
-    for (size_t cut = 0; cut < cuts && cut < bytes; cut++)
-        run(sound, bytes <= cuts ? cut : cut * bytes / cuts);
+    static uint8_t changed[MOST_BYTES];
+    fprintf(stderr, "%s\n", in->path); /* the last one said is the one that did it */
+    run(in->data, in->bytes);
+    for (size_t cut = 0; cut < cuts && cut < in->bytes; cut++)
+        run(in->data, in->bytes <= cuts ? cut : cut * in->bytes / cuts);
     for (size_t m = 0; m < mutations; m++) {
         cod_rng random = cod_rng_open(1, 0, 0, m, COD_RNG_TEST, number);
-        memcpy(changed, sound, bytes);
-        run(changed, mutate(&random, changed, bytes));
+        memcpy(changed, in->data, in->bytes);
+        run(changed, mutate(&random, changed, in->bytes));
     }
 }
 
-static int by_text(const void *a, const void *b)
+static int by_path(const void *a, const void *b)
 {
-    return strcmp(a, b);
+    return strcmp(((const known_input *)a)->path, ((const known_input *)b)->path);
 }
 
 int main(int count, char **arguments)
@@ -118,14 +162,14 @@ int main(int count, char **arguments)
 #endif
     for (int i = 2; i < count; i++)
         failed |= find(arguments[i]);
-    qsort(paths, path_count, sizeof paths[0], by_text);
-    for (size_t i = 0; i < path_count; i++)
-        replay(paths[i], strtoul(arguments[1], NULL, 10), (MUTATIONS + path_count - 1) / path_count, (uint32_t)i);
-    printf("%zu inputs, each cut off and mutated; taken:", path_count);
+    qsort(inputs, input_count, sizeof inputs[0], by_path);
+    for (size_t i = 0; i < input_count; i++)
+        replay(&inputs[i], strtoul(arguments[1], NULL, 10), (MUTATIONS + input_count - 1) / input_count, (uint32_t)i);
+    printf("%zu inputs, each cut off and mutated; taken:", input_count);
     for (const fuzz_kind *kind = fuzz_kinds; kind->name != NULL; kind++) {
         printf(" %zu %s", kind->taken, kind->name);
         failed |= kind->taken == 0;
     }
     printf("\n");
-    return failed || path_count == 0;
+    return failed || input_count == 0;
 }

@@ -17,6 +17,13 @@ bool cod_test_absent(const cod_backend *backend)
     return false;
 }
 
+cod_view cod_test_view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
+{
+    cod_view view = cod_view_dense(NULL, 0, dtype, shape);
+    view.pixel_stride += gap;
+    return view;
+}
+
 cod_view *cod_test_view(cod_op *op, size_t slot)
 {
     return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];

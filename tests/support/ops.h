@@ -40,6 +40,9 @@ typedef struct cod_tolerance {
     double relative, scaled;
 } cod_tolerance;
 
+/** Without memory, and with `gap` elements between pixels. */
+cod_view cod_test_view_of(cod_dtype dtype, cod_shape shape, int64_t gap);
+
 /** The slot's view. */
 cod_view *cod_test_view(cod_op *op, size_t slot);
 

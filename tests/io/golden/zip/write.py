@@ -1,4 +1,4 @@
-"""Writes the archives that test_zip.c reads, and NIQE's model in tests/fuzz/corpus/zip, by Python's zipfile.
+"""Writes the archives that test_zip.c and the fuzz target zip read, by Python's zipfile; model.zip has NIQE's model.
 
 ZIP64 fields, which it writes for huge files alone, are put in by hand."""
 import pathlib
@@ -42,6 +42,6 @@ write("compressed.zip", [("a.txt", b"hello" * 100)], zipfile.ZIP_DEFLATED)
 write("twice.zip", [("a.txt", b"one"), ("a.txt", b"two")])
 write("none.zip", [])
 write_large("large.zip", "archive/data.pkl", b"sixty-four bits")
-write("../../../fuzz/corpus/zip/model.zip",
+write("model.zip",
       [("mu_pris_param.npy", array((1, 36), [i / 8 for i in range(36)])),
        ("cov_pris_param.npy", array((36, 36), [float(i % 37 == 0) for i in range(36 * 36)]))])
