@@ -236,6 +236,8 @@ def tests_of(options):
     full = {}
     for test in json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        if any(part.startswith(str(BUILD)) and not os.path.exists(part) for part in test.get("command", [str(BUILD / "missing")])):
+            continue  # its program was not built
         full[test["name"]] = "full" in properties.get("LABELS", [])
     return {name: is_full for name, is_full in full.items() if options.suite == "full" or not is_full}
 
@@ -414,7 +416,7 @@ def main():
     parser.add_argument("--label", metavar="REGEX", help="only tests with such a label")
     parser.add_argument("--exclude-label", metavar="REGEX", help="no tests with such a label")
     parser.add_argument("--mutants", type=numbers, metavar="LIST", help="only these, such as 1-40,77")
-    parser.add_argument("--targets", metavar="NAMES", help="build only these targets; tests of others count as failing")
+    parser.add_argument("--targets", metavar="NAMES", help="build only these targets, and run the tests whose programs are there")
     parser.add_argument("--reach", action="store_true", help="end when it is known which tests reach which mutants")
     parser.add_argument("--anew", action="store_true", help="forget earlier results first, as after a change of sources or tests")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many programs are built or tests run together")
