@@ -17,6 +17,7 @@ expect 2 "unknown option '--frobnicate'" tools/test.sh --frobnicate
 expect 2 "--filter needs" tools/test.sh --filter
 expect 2 "--jobs needs" tools/test.sh --jobs none
 expect 2 "--mpi needs" tools/test.sh --mpi lam
+expect 0 "usage: tools/mutants.sh" tools/mutants.sh --help
 expect 0 "usage: tools/package-check.sh" tools/package-check.sh --help
 expect 2 "unknown option '--frobnicate'" tools/package-check.sh --frobnicate
 expect 1 "there is no package '/nowhere.deb'" tools/package-check.sh /nowhere.deb
