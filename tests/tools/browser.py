@@ -69,7 +69,7 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.to_write, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             answer = self.read(deadline)
             if answer.get("id") == number:
@@ -84,7 +84,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Page.navigate", url=f"file://{path}")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.read(deadline))
 

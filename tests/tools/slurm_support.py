@@ -134,7 +134,7 @@ class Cluster:
                     found.append((int(rank), int(env[b"SLURM_NODEID"])))
         return sorted(found)
 
-    def call(self, *arguments, timeout=60, **options):
+    def call(self, *arguments, timeout=300, **options):
         """Runs a command to its end; it must end well unless check=False."""
         must = options.pop("check", True)
         process = self.start(*arguments)
@@ -146,7 +146,7 @@ class Cluster:
         env = {**os.environ, **self.bench.environment, **self.environment}
         return Job(arguments, cwd=self.bench.folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def wait_for(self, what, ready, timeout=60):
+    def wait_for(self, what, ready, timeout=300):
         deadline = time.monotonic() + timeout
         while True:
             with contextlib.suppress(OSError):

@@ -203,7 +203,7 @@ def goes_on(bench):
         lines = len(bench.metrics("c-second-seed1", 0)) if os.path.exists(bench.path("runs", "c-second-seed1", "metrics.0.jsonl")) else 0
         wait_for_steps(bench, process, "c-second-seed1", lines + 2)
         process.send_signal(number)
-        result = bench.wait(process, ["compare"], 30)
+        result = bench.wait(process, ["compare"], 300)
         check(result.code == 1 and re.search(r"run 'c-second-seed1' stopped at step [1-9]\d* of 1000000; the same", result.err), "a signal", result)
     check("c-first-seed1 (1 of 2): done before" in result.err and "resumed at step" in result.err, "it did not go on", result)
     found = runs(bench)
@@ -305,14 +305,14 @@ def tunes_on(bench):
     process = bench.start(*command)
     wait_for_steps(bench, process, "c-single-tune1", 2)
     process.send_signal(signal.SIGTERM)
-    result = bench.wait(process, command, 30)
+    result = bench.wait(process, command, 300)
     check(result.code == 1 and re.search(r"run 'c-single-tune1' stopped at step [1-9]\d* of 300000; the same", result.err), "a signal", result)
     tuned = report(bench)["arms"][0]["tuned"]
     check([(one["state"], one["chosen"]) for one in tuned["candidates"]] == [("missing", False)] * 2, f"{tuned}", result)
     process = bench.start(*command)
     wait_for_steps(bench, process, "c-single-tune1", len(bench.metrics("c-single-tune1", 0)) + 1)
     process.send_signal(signal.SIGTERM)
-    result = bench.wait(process, command, 30)
+    result = bench.wait(process, command, 300)
     check("resumed at step" in result.err and "c-single-tune2" not in result.err, "it did not go on", result)
 
 

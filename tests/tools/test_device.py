@@ -180,7 +180,7 @@ def mpirun(bench, *ranks, overrides=()):
     for environment in ranks:
         command += [":"] * (len(command) > 1) + ["-n", "1", "env", *(f"{key}={value}" for key, value in environment.items()), bench.program,
                                                  "train", "t.yaml", *SHORT, *overrides]
-    done = subprocess.run(command, cwd=bench.folder, env={**os.environ, **bench.environment}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=bench.folder, env={**os.environ, **bench.environment}, capture_output=True, text=True, timeout=300)
     check(done.returncode == 0, f"the job failed\n{done.stdout}{done.stderr}")
     return done.stderr
 

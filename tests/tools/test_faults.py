@@ -23,7 +23,7 @@ SETUPS = {
 ENDLESS = ["name=f", "train.steps=10000000", "eval.every=0", "log.tensorboard=false", "log.samples=0"]
 
 
-def check_end(result, *parts, rank=None, seconds=30):
+def check_end(result, *parts, rank=None, seconds=110):
     """Exit code 1, soon, and one message with all of `parts`."""
     check(result.code == 1, f"exit code {result.code}, not 1", result)
     check(result.seconds < seconds + 10, f"it took {result.seconds:.0f} s to end", result)
@@ -69,7 +69,7 @@ def killed(setup, rank, number):
         for group in range(1 if setup == "allreduce" else 2):
             wait_for_steps(bench, process, "f", 2, group)
         os.kill(rank_process(process, rank), number)
-        message = check_end(bench.wait(process, arguments, 40), f"killed by signal {number.value}",
+        message = check_end(bench.wait(process, arguments, 300), f"killed by signal {number.value}",
                             signal.strsignal(number), rank=rank)
         check_goes_on(bench, setup, message)
     return case
@@ -91,11 +91,11 @@ def killed_in_encode(bench):
         wait_for_steps(bench, process, "f", len(bench.metrics("f", 1)) + 1 if os.path.exists(log) else 1, 1)
         victim, before, begin = rank_process(process, 3), publications(), time.monotonic()
         while publications() < before + 1:
-            check(time.monotonic() - begin < 60 and process.poll() is None, "no publication")
+            check(time.monotonic() - begin < 300 and process.poll() is None, "no publication")
             time.sleep(0.0005)
         wait_for_steps(bench, process, "f", bench.read("runs", "f", "metrics.1.jsonl").count(b"\n") + 3, 1, pause=0.0005)
         os.kill(victim, signal.SIGKILL)
-        check_end(bench.wait(process, arguments, 40), "killed by signal 9", rank=3)
+        check_end(bench.wait(process, arguments, 300), "killed by signal 9", rank=3)
         published = [event["step"] for event in bench.events("f", 1) if event["kind"] == "publish"][-1]
         return published < bench.metrics("f", 1)[-1]["step"] < published + period // 4
 
@@ -118,10 +118,10 @@ def mpirun_killed(bench):
         wait_for_steps(bench, process, "f", 2, group)
     ranks = [rank_process(process, rank) for rank in (0, 1)]
     os.kill(next(pid for pid in descendants(process.pid) if pid not in ranks), signal.SIGKILL)
-    message = check_end(bench.wait(process, arguments, 40), "mpirun was killed by signal 9 (Killed)")
+    message = check_end(bench.wait(process, arguments, 300), "mpirun was killed by signal 9 (Killed)")
     begin = time.monotonic()
     while any(os.path.exists(f"/proc/{pid}") for pid in ranks):
-        check(time.monotonic() - begin < 30, "ranks are still there")
+        check(time.monotonic() - begin < 300, "ranks are still there")
         time.sleep(0.05)
     check_goes_on(bench, "2x1", message, or_later=True)
 
@@ -140,7 +140,7 @@ def data_vanishes(setup, truncate):
                 os.truncate(bench.path("photos", f"{i}.png"), 100)
             else:
                 os.remove(bench.path("photos", f"{i}.png"))
-        message = check_end(bench.wait(process, arguments, 40), "none of the training pictures can be read any more",
+        message = check_end(bench.wait(process, arguments, 300), "none of the training pictures can be read any more",
                             ".png", **({} if setup == "single" else {"rank": 0}))
         for i in range(4):
             bench.write(f"photos/{i}.png", png(48, 40, i))
@@ -164,7 +164,7 @@ def disk_full(bench):
                 with contextlib.suppress(OSError):
                     while True:
                         file.write(b"\0" * size)
-        message = check_end(bench.wait(process, arguments, 40), "No space left on device", "rank ")
+        message = check_end(bench.wait(process, arguments, 300), "No space left on device", "rank ")
         os.remove(filler)
         check_goes_on(bench, "2x1", message)
     finally:
@@ -178,7 +178,7 @@ def steps_of(bench, group=0):
     return bench.metrics("f", group)[-1]["step"]
 
 
-def goes_on(bench, process, group, seconds=20):
+def goes_on(bench, process, group, seconds=120):
     """Waits until a group has done 30 more steps."""
     begin, step = time.monotonic(), steps_of(bench, group)
     while steps_of(bench, group) < step + 30:
@@ -186,7 +186,7 @@ def goes_on(bench, process, group, seconds=20):
         time.sleep(0.01)
 
 
-def wait_for_word(bench, process, word, seconds=60, since=0):
+def wait_for_word(bench, process, word, seconds=300, since=0):
     """@param since  bytes that were said before"""
     begin = time.monotonic()
     while word not in bench.read("err")[since:].decode():
@@ -215,10 +215,10 @@ def storage_fails(spoil, mend, reason):
             mend(shared)
             begin = time.monotonic()
             while bench.metrics("f", 0)[-1]["peers"][0]["pulled"] < before + 3:
-                check(process.poll() is None and time.monotonic() - begin < 20, "nothing is pulled any more")
+                check(process.poll() is None and time.monotonic() - begin < 300, "nothing is pulled any more")
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            check(bench.wait(process, arguments, 40).code == 0, f"it did not end well: {bench.read('err').decode()}")
+            check(bench.wait(process, arguments, 300).code == 0, f"it did not end well: {bench.read('err').decode()}")
             err = bench.read("err").decode()
             check(err.count("cannot publish") <= 2 * (1 + err.count("publishes again")), f"said at each publication:\n{err}")
         finally:
@@ -258,11 +258,11 @@ def exchange_hangs(number):
         for group in range(2):
             wait_for_steps(bench, process, "f", 2, group)
         bench.write("hangs", "")
-        wait_for_word(bench, process, "has not answered for 10 s", 40)  # at a checkpoint
+        wait_for_word(bench, process, "has not answered for 10 s")  # at a checkpoint
         for group in range(2):
             goes_on(bench, process, group)
         process.send_signal(number)
-        result = bench.wait(process, arguments, 40)  # beside the two waits for the groups' threads
+        result = bench.wait(process, arguments, 300)  # beside the two waits for the groups' threads
         err = bench.read("err").decode()
         check(result.code == 0, f"exit code {result.code}:\n{err}")
         stopped = [int(step) for step in re.findall(r"stopped and saved at step (\d+)", err)]
@@ -307,7 +307,7 @@ def output_hangs(setup, file, how):
             if groups == 2:
                 goes_on(bench, process, 0, 60)  # it is group 1's file
             process.send_signal(how)
-        result = bench.wait(process, arguments, 60)
+        result = bench.wait(process, arguments, 300)
         result.err = bench.read("err").decode()
         message = check_end(result, f"'runs/f/{file}", "the run was asked to end", rank=1 if groups == 2 else None)
         good, saved = good_step(message), steps_saved(bench.path("runs", "f", "checkpoints"))

@@ -72,7 +72,7 @@ class Laboratory:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while processes(self.mark) and time.monotonic() < deadline:
             time.sleep(0.05)
         check(not processes(self.mark), f"processes are left: {processes(self.mark)}\n{out}")

@@ -20,7 +20,7 @@ exec "$@"
 
 def wait_for_lines(path, process, lines):
     begin = time.monotonic()
-    while process.poll() is None and time.monotonic() - begin < 120:
+    while process.poll() is None and time.monotonic() - begin < 300:
         if os.path.exists(path):
             with open(path, "rb") as file:
                 if file.read().count(b"\n") >= lines:

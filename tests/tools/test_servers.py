@@ -126,7 +126,7 @@ def central_stops(bench):
     process = bench.start(*arguments)
     wait_for_steps(bench, process, "d", 2)
     os.kill(rank_process(process, 2), signal.SIGKILL)
-    result = bench.wait(process, arguments, 30)
+    result = bench.wait(process, arguments, 300)
     check(result.code == 1 and "rank 2" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
     result = bench.train("name=n", *fixed[1:], "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant")
     check(result.code == 1 and result.err.count("codistill: ") == 1 and "NaN or infinite at step" in result.err, "a bad loss", result)
@@ -188,7 +188,7 @@ def delay(bench):
             os.kill(worker, signal.SIGCONT)
             wait_for_steps(bench, process, name, len(bench.metrics(name, 0)) + 2)
         process.send_signal(signal.SIGTERM)
-        result = bench.wait(process, arguments, 30)
+        result = bench.wait(process, arguments, 300)
         check(result.code == 0 and "stopped and saved" in result.err, "a stop is no failure", result)
         stale = bench.metrics(name, 0)[-1]["push_staleness_max"]
         check(most <= stale <= 2 * most + 1, f"{stale} updates old with a delay of {most}")
@@ -219,7 +219,7 @@ def ends_together(bench):
         process = bench.start(*arguments)
         wait_for_steps(bench, process, f"d{rank}", 2)
         os.kill(rank_process(process, rank), signal.SIGKILL)
-        result = bench.wait(process, arguments, 30)
+        result = bench.wait(process, arguments, 300)
         check(result.code == 1 and f"rank {rank}" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
     diverging = ["train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant"]
     for push, pull in (("none", "none"), ("int8", "none"), ("none", "onebit")):

@@ -45,7 +45,7 @@ def starts_ranks(bench, cluster):
         ranks = cluster.processes(bench.program)
         launcher = next(pid for pid in descendants(process.pid) if os.readlink(f"/proc/{pid}/exe") == bench.program)
         os.kill(launcher, signal.SIGUSR1)
-        result = bench.wait(process, arguments, 60)
+        result = bench.wait(process, arguments, 300)
         check(ranks == list(enumerate(nodes)), f"{name}: ranks lie on nodes as {ranks}, not {nodes}", result)
         check(result.code == 0 and "stopped and saved" in result.err, "it did not stop well", result)
 

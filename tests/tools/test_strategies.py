@@ -378,7 +378,7 @@ def ends_together(bench):
         process = bench.start(*arguments)
         wait_for_steps(bench, process, f"d{rank}", 2)
         os.kill(rank_process(process, rank), signal.SIGKILL)
-        result = bench.wait(process, arguments, 30)
+        result = bench.wait(process, arguments, 300)
         check(result.code == 1 and f"rank {rank}" in result.err and "the last good checkpoint is of step" in result.err, "a death", result)
         result = bench.train(f"name=n{rank}", *fixed, "train.optimiser=sgd", "train.rate=1e3", "train.loss=mse", "train.schedule=constant")
         check(result.code == 1 and result.err.count("codistill: ") == 1 and "NaN or infinite at step" in result.err, "a bad loss", result)

@@ -65,10 +65,10 @@ def on_terminal(bench, columns, arguments, stop_after=None, rows=24):
             if stop_after and sent.count(b"step ") > stop_after:
                 process.send_signal(signal.SIGTERM)
                 stop_after = None
-            if time.monotonic() - begin > 60:
+            if time.monotonic() - begin > 300:
                 kill_job(process)
     os.close(master)
-    return sent.decode(errors="replace").replace("\r\n", "\n"), process.wait(timeout=30)
+    return sent.decode(errors="replace").replace("\r\n", "\n"), process.wait(timeout=300)
 
 
 def terminal(setup, columns):

@@ -129,7 +129,7 @@ def killed(setup, kills=3, environment=None, *overrides):
             process = bench.start(*arguments, environment=environment)
             metrics, begin = bench.path("B", "t", "metrics.0.jsonl"), time.monotonic()
             target = chance.randrange(1, 5) + (resumed[-1] // 10 if resumed else 0)
-            while process.poll() is None and time.monotonic() - begin < 30:
+            while process.poll() is None and time.monotonic() - begin < 300:
                 if os.path.exists(metrics) and os.path.getsize(metrics) > 0:
                     with open(metrics, encoding="utf-8") as file:
                         if len(file.readlines()) >= target:
@@ -154,7 +154,7 @@ def stops(setup, number):
         process = bench.start(*arguments)
         wait_for_steps(bench, process, "s", 2)
         process.send_signal(number)
-        result = bench.wait(process, arguments, 30)
+        result = bench.wait(process, arguments, 300)
         check(result.code == 0, "a stop is no failure", result)
         check("stopped and saved at step" in result.err, "it does not say that it saved", result)
         check(not os.path.exists(bench.path("runs", "s", "final.safetensors")), "a stopped run has no final model")
@@ -176,7 +176,7 @@ def stops_in_step(setup, number, rank=None, switch="train.deterministic=true", *
         process = bench.start(*arguments)
         wait_for_steps(bench, process, "t", 2)
         os.kill(process.pid if rank is None else rank_process(process, rank), number)
-        result = bench.wait(process, arguments, 30)
+        result = bench.wait(process, arguments, 300)
         check(result.code == 0, "a stop is no failure", result)
         groups = {"2x1": 2, "2x2": 2, "3x1": 3}[setup]
         stopped = re.findall(r"group (\d): stopped and saved at step (\d+)", result.err)
@@ -195,7 +195,7 @@ def max_time(bench):
     for setup in ("single", "2x1"):
         fixed = [f"name={setup}", *SETUPS[setup], "train.steps=10000000"]
         result = bench.trained(*fixed, "train.max_time=1s")
-        check(result.seconds < 20 and "stopped and saved" in result.err, "max_time does not stop", result)
+        check(result.seconds < 120 and "stopped and saved" in result.err, "max_time does not stop", result)
         result = bench.trained(*fixed, "train.max_time=1s")
         check("resumed at step" in result.err, "it did not go on", result)
 
@@ -447,7 +447,7 @@ def compares(bench):
         lines = len(bench.metrics("s-codistill-seed1", 0))
         wait_for_steps(bench, process, "s-codistill-seed1", lines + 2)
         process.send_signal(number)
-        result = bench.wait(process, arguments, 30)
+        result = bench.wait(process, arguments, 300)
         check(result.code == 1 and "the same command goes on" in result.err, "a signal", result)
         check("resumed at step" in result.err and "stopped and saved at step" in result.err, "it did not wait for its run", result)
 
