@@ -215,15 +215,13 @@ def write(path, data, like):
 
 
 def build(options):
-    environment = dict(os.environ)
-    environment.setdefault("COD_DATA", str(ROOT.parent / "shared/data"))
     command = ["cmake", "-S", SOURCE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCOD_CUDA=OFF", "-DCOD_WERROR=OFF"]
     if shutil.which("ccache"):
         command += ["-DCMAKE_C_COMPILER_LAUNCHER=ccache", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]
     targets = options.targets.split() if options.targets else ["all", "cod_quick_tests" if options.suite == "quick" else "cod_tests"]
     for step in (command, ["cmake", "--build", BUILD, "-j", str(options.jobs), "--target", *targets]):
         with open(WORK / "build.log", "a") as log:
-            if subprocess.run(step, stdout=log, stderr=log, env=environment).returncode != 0:
+            if subprocess.run(step, stdout=log, stderr=log).returncode != 0:
                 sys.exit(f"mutants: the build failed; see {WORK / 'build.log'}")
 
 
