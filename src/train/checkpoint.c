@@ -343,5 +343,13 @@ cod_status cod_checkpoint_clean(const char *folder, const char *part)
     for (size_t i = 0; i < all.count && status == COD_OK; i++)
         status = clean_step(folder, all.items[i], part);
     cod_arena_clear(&arena);
+    if (part == NULL && cod_file_exists(folder))
+        COD_THEN(status, cod_folder_clean(folder));
+    if (part != NULL) { /* what was beside the folders of steps */
+        char beside[4096];
+        snprintf(beside, sizeof beside, "%s/.%s.safetensors.tmp", folder, part);
+        COD_THEN(status, cod_file_clean(beside));
+        COD_THEN(status, cod_file_remove(beside));
+    }
     return status;
 }
