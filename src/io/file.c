@@ -247,28 +247,44 @@ cod_status cod_file_writer_commit(cod_file_writer *writer)
     return commit(writer, NULL);
 }
 
-cod_status cod_file_move_into(const char *from, const char *to)
+/** Renames into a folder that others may remove while it is empty; it is created where it is missing. @return errno */
+static int rename_into(const char *from, const char *to, const char *above)
 {
     /* Others have to remove the folder between two system calls each time. */
     enum { TRIES = 10000 };
+    COD_IO_CALL("move a file to", to);
+    for (int i = 0; i < TRIES; i++) {
+        if (rename(from, to) == 0)
+            return 0;
+        if (errno != ENOENT || (mkdir(above, 0777) != 0 && errno != EEXIST))
+            return errno;
+    }
+    return ENOENT;
+}
+
+/** Flushes the folder of the file `to` and the one above that; whichever of them hangs, `to` has its name already. */
+static cod_status flush_both_above(const char *to, const char *above)
+{
+    COD_IO_CALL("flush the folder of", to);
+    COD_TRY(cod_io_flush_above(to));
+    const int folder = cod_io_open_above(above);
+    if (folder < 0)
+        return cod_fail_system("open the folder of", above);
+    const cod_status status = cod_io_flush_folder(folder, to);
+    close(folder);
+    return status;
+}
+
+cod_status cod_file_move_into(const char *from, const char *to)
+{
     const char *slash = strrchr(to, '/');
     COD_REQUIRE(slash != NULL, "'%s' is in no folder that could be created", to);
     COD_TRY(check_replaceable(AT_FDCWD, to, to, 0));
     char *above = strndup(to, (size_t)(slash - to));
     COD_REQUIRE_MEMORY(above);
-    COD_IO_CALL("move a file to", to);
-    int reason = ENOENT;
-    for (int i = 0; i < TRIES && reason == ENOENT; i++) {
-        reason = rename(from, to) == 0 ? 0 : errno;
-        if (reason == ENOENT && mkdir(above, 0777) != 0 && errno != EEXIST) {
-            reason = errno;
-            break;
-        }
-    }
-    errno = reason;
-    cod_status status = reason == 0 ? COD_OK : cod_fail_system("write", to);
-    COD_THEN(status, cod_io_flush_above(to));
-    COD_THEN(status, cod_io_flush_above(above));
+    errno = rename_into(from, to, above);
+    cod_status status = errno == 0 ? COD_OK : cod_fail_system("write", to);
+    COD_THEN(status, flush_both_above(to, above));
     free(above);
     return status;
 }

@@ -89,6 +89,12 @@ static void part_path(char path[4096], const char *folder, int64_t step, const c
     snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld/%s.safetensors", folder, (long long)step, part);
 }
 
+/** Where the part is written before its step's folder is sure to stay. */
+static void beside_path(char path[4096], const char *folder, const char *part)
+{
+    snprintf(path, 4096, "%s/.%s.safetensors.tmp", folder, part);
+}
+
 /** Writes a checksum of all names, arrays and texts except itself. It is a sum, because files keep no order of them. */
 static void checksum_write(char out[17], const cod_st_tensor *tensors, size_t tensor_count, const cod_st_text *texts,
                            size_t text_count)
@@ -105,14 +111,13 @@ static void checksum_write(char out[17], const cod_st_tensor *tensors, size_t te
 }
 
 /**
- * Written beside the step's folder and renamed into it: another group that is ahead may prune this step, and remove the
- * folder while it is empty. What a killed process left of the part beside is written over.
+ * Writes beside the step's folder and renames into it: another group that is ahead may prune this step, and remove the
+ * folder while it is empty.
  */
 static cod_status write_into(const char *beside, const char *path, const cod_checkpoint *checkpoint,
                              const cod_st_text *texts, size_t text_count)
 {
     COD_TRY(cod_folder_create_above(beside));
-    COD_TRY(cod_file_clean(beside));
     COD_TRY(cod_st_write(beside, checkpoint->tensors, checkpoint->tensor_count, texts, text_count));
     const cod_status status = cod_file_move_into(beside, path);
     if (status != COD_OK)
@@ -129,7 +134,7 @@ cod_status cod_checkpoint_write(const cod_checkpoint *checkpoint, const char *fo
         memcpy(texts, checkpoint->texts, checkpoint->text_count * sizeof *texts);
     checksum_write(checksum, checkpoint->tensors, checkpoint->tensor_count, texts, checkpoint->text_count);
     texts[checkpoint->text_count] = (cod_st_text){CHECKSUM_KEY, checksum};
-    snprintf(beside, sizeof beside, "%s/.%s.safetensors.tmp", folder, part);
+    beside_path(beside, folder, part);
     part_path(path, folder, step, part);
     const cod_status status = write_into(beside, path, checkpoint, texts, checkpoint->text_count + 1);
     free(texts);
@@ -335,6 +340,16 @@ static cod_status clean_step(const char *folder, int64_t step, const char *part)
     return status;
 }
 
+static cod_status clean_beside(const char *folder, const char *part)
+{
+    char beside[4096];
+    if (part == NULL)
+        return cod_file_exists(folder) ? cod_folder_clean(folder) : COD_OK;
+    beside_path(beside, folder, part);
+    COD_TRY(cod_file_clean(beside));
+    return cod_file_remove(beside);
+}
+
 cod_status cod_checkpoint_clean(const char *folder, const char *part)
 {
     cod_arena arena = {0};
@@ -343,13 +358,6 @@ cod_status cod_checkpoint_clean(const char *folder, const char *part)
     for (size_t i = 0; i < all.count && status == COD_OK; i++)
         status = clean_step(folder, all.items[i], part);
     cod_arena_clear(&arena);
-    if (part == NULL && cod_file_exists(folder))
-        COD_THEN(status, cod_folder_clean(folder));
-    if (part != NULL) { /* what was beside the folders of steps */
-        char beside[4096];
-        snprintf(beside, sizeof beside, "%s/.%s.safetensors.tmp", folder, part);
-        COD_THEN(status, cod_file_clean(beside));
-        COD_THEN(status, cod_file_remove(beside));
-    }
+    COD_THEN(status, clean_beside(folder, part));
     return status;
 }

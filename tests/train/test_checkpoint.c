@@ -400,6 +400,24 @@ static void what_comes_after_a_step_is_discarded(void **state)
     assert_ok(cod_checkpoint_discard(cod_test_at("absent"), NULL, -1));
 }
 
+static void what_a_killed_writer_left_beside_steps_goes(void **state)
+{
+    (void)state;
+    static const char *const left[] = {".group-0.safetensors.tmp", "..group-0.safetensors.tmp.4711-0.tmp",
+                                       ".group-1.safetensors.tmp"};
+    write_step(10, "group-0");
+    for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
+        assert_ok(cod_file_write(cod_test_at(left[i]), "x", 1));
+    assert_ok(cod_checkpoint_clean(cod_test_at(""), "group-0"));
+    assert_false(cod_file_exists(cod_test_at(left[0])) || cod_file_exists(cod_test_at(left[1])));
+    assert_true(cod_file_exists(cod_test_at(left[2]))); /* another group may be writing it */
+    assert_ok(cod_checkpoint_clean(cod_test_at(""), NULL));
+    assert_false(cod_file_exists(cod_test_at(left[2])));
+    assert_string_equal(listed("group-0", NULL), "10");
+    assert_ok(cod_checkpoint_clean(cod_test_at("absent"), "group-0"));
+    assert_ok(cod_checkpoint_clean(cod_test_at("absent"), NULL));
+}
+
 static volatile int pruning_ends;
 
 /** Groups that are ahead, and so remove the folders of steps that a slower one has yet to write; each once. */
@@ -475,6 +493,7 @@ int main(void)
         IN_FOLDER(pruning_counts_steps_that_are_complete),
         IN_FOLDER(what_comes_after_a_step_is_discarded),
         IN_FOLDER(a_step_is_written_while_another_group_removes_its_folder),
+        IN_FOLDER(what_a_killed_writer_left_beside_steps_goes),
         IN_FOLDER(a_step_that_cannot_be_written_says_why),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
