@@ -24,6 +24,7 @@ typedef struct gan_builder {
     cod_value ones; /**< labels of gan_add_plain_losses(), of the logits' shape */
 } gan_builder;
 
+/** An adversarial recipe: what it has of its own. */
 typedef struct gan_recipe {
     cod_recipe_kind kind; /**< its name and help; gan_register() fills in the rest */
     gan_published published;

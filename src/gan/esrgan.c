@@ -30,10 +30,9 @@ static void add_relativistic_losses(gan_builder *b, cod_value real, cod_value fa
 
 static void add_discriminator(gan_builder *b)
 {
-    const cod_vgg_discriminator_spec spec = {.side =
-                                                 b->setting->config->data.patch * cod_model_scale(&b->recipe->model),
-                                             .features = b->settings.options->features,
-                                             .hidden = b->settings.hidden};
+    const int64_t side = b->setting->config->data.patch * cod_model_scale(&b->recipe->model);
+    const cod_vgg_discriminator_spec spec = {
+        .side = side, .features = b->settings.options->features, .hidden = b->settings.hidden};
     const cod_value real = cod_vgg_discriminator(b->graph, b->truth, spec);
     const cod_value fake = cod_vgg_discriminator(b->graph, b->made, spec);
     gan_keep(b, b->made, fake);
