@@ -12,7 +12,7 @@ Sets up and builds Codistill, takes photographs (Debian's mate-backgrounds, whic
 those of --data DIR), trains configs/sr-demo.yaml on them with two groups of one rank, and shows what came out.
 
   --data DIR   your own photographs (PNG, JPEG, WebP, TIFF or BMP); a quarter is held out
-  --steps N    training steps (1250: 1 to 2 minutes on 2 cores)
+  --steps N    training steps (2000: about 2 minutes on 2 cores)
   --out DIR    where everything goes (build/demo of this checkout)
   --no-setup   do not look for missing packages
 HELP
@@ -21,7 +21,7 @@ HELP
 # A path as the caller means it, from here.
 from_caller() { case "$1" in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$caller/$1" ;; esac }
 
-data="" steps=1250 out=build/demo setup=yes
+data="" steps=2000 out=build/demo setup=yes
 while [ $# -gt 0 ]; do
     case "$1" in
     --data | --steps | --out)

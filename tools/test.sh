@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up, builds the release tree and runs its tests and the lint in one ctest, whose summary is the last line: about ten minutes on two
-# processors. With --full also what takes longer to compile or to run. Exit code 0 only when everything built and passed.
+# Sets up, builds the release tree and runs its tests and the lint in one ctest, whose summary is the last line: ten to fifteen minutes on
+# two processors. With --full also what takes longer to compile or to run. Exit code 0 only when everything built and passed.
 #
 # usage: tools/test.sh [--full | --mpi NAME | --peers] [--filter REGEX] [--no-setup] [--jobs N] [--help]
 #   --full           all tests: also those on an emulated GPU, those of sanitizer trees (build/asan, build/tsan), and GPU code for all
