@@ -279,6 +279,8 @@ cod_status cod_file_move_into(const char *from, const char *to)
 {
     const char *slash = strrchr(to, '/');
     COD_REQUIRE(slash != NULL, "'%s' is in no folder that could be created", to);
+    if (access(from, F_OK) != 0)
+        return cod_fail_system("move", from);
     COD_TRY(check_replaceable(AT_FDCWD, to, to, 0));
     char *above = strndup(to, (size_t)(slash - to));
     COD_REQUIRE_MEMORY(above);

@@ -306,6 +306,16 @@ static void folders_that_were_made_outlast_a_power_cut(void **state)
     assert_int_equal(cod_test_power_unsafe(), 0);
 }
 
+static void files_move_into_folders_that_are_made(void **state)
+{
+    (void)state;
+    assert_ok(cod_file_write(at("moved"), "x", 1));
+    assert_ok(cod_file_move_into(at("moved"), at("made/below")));
+    assert_true(cod_file_exists(at("made/below")) && !cod_file_exists(at("moved")));
+    assert_fails(COD_ERR_IO, "/moved': No such file", cod_file_move_into(at("moved"), at("not_made/below")));
+    assert_false(cod_file_exists(at("not_made")));
+}
+
 static void what_a_killed_writer_left_is_removed(void **state)
 {
     (void)state;
@@ -349,6 +359,7 @@ int main(void)
         cmocka_unit_test(a_shared_lock_keeps_out_who_wants_it_alone),
         cmocka_unit_test(folders_are_created_and_listed),
         cmocka_unit_test(folders_that_were_made_outlast_a_power_cut),
+        cmocka_unit_test(files_move_into_folders_that_are_made),
         cmocka_unit_test(what_a_killed_writer_left_is_removed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
