@@ -1,4 +1,4 @@
-"""What a run's groups send each other in all, and at most in a step. evidence.py --peaks has it; docs/evidence.md has the formulas.
+"""What a run's groups send each other in all, and at most in a step. docs/notebook/evidence.py --peaks has it; docs/evidence.md has the formulas.
 
 The peak is the most bytes that one group sends or receives in a meeting, divided by the steps that they may take before a step waits for them.
 """

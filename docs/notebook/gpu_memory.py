@@ -5,6 +5,8 @@ usage: gpu_memory.py      (needs PyTorch)
 
 The networks are those of gpu_steps.py's goals, with SGD and momentum, SRResNet with Adam. Workspaces of cuDNN are not counted, nor what torch.compile would save.
 """
+import pathlib
+import sys
 import weakref
 
 import torch
@@ -12,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools/bench"))
 import gpu_models
 
 WIDE = ",".join(["1024"] * 10)

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What is left of merging when one group is slower than the others: it is stopped for a part of every 40 ms (SIGSTOP).
 
 All groups make the same number of steps; the others end first, and what they published last stays to be read."""
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools/bench"))
 import common
 from common import Failure, say
 
@@ -22,7 +24,7 @@ ARMS = {"alone": ["distill.weight=0", "exchange.codec=none"], "distil": ["exchan
 
 
 def parse(argv):
-    p = argparse.ArgumentParser(prog="tools/bench/unequal_groups.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--codistill", metavar="FILE", help="the command to run (build/release/codistill)")
     p.add_argument("--config", default=str(common.ROOT / "configs/mnist-groups.yaml"), help="what to train (configs/mnist-groups.yaml)")
     p.add_argument("--groups", type=int, default=4, help="groups of one rank (4); the last one is slow")

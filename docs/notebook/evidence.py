@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/evidence.md, from what `codistill compare` wrote: tools/bench/evidence.py FOLDER-compare ...; --help has its options"""
+"""The tables of docs/evidence.md, from what `codistill compare` wrote: docs/notebook/evidence.py FOLDER-compare ...; --help has its options"""
 
 import argparse
 import json
@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools/bench"))
 import common
 import peak_bytes
 

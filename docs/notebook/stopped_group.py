@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Stops one group of a training for a while (SIGSTOP) and compares the others' steps before, meanwhile and afterwards."""
 import argparse
 import json
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools/bench"))
 import common
 from common import Failure, say
 
@@ -18,7 +20,7 @@ PATIENCE_S = 120
 
 
 def parse(argv):
-    p = argparse.ArgumentParser(prog="tools/bench/stopped_group.sh", description=__doc__,
+    p = argparse.ArgumentParser(description=__doc__,
                                 epilog="last line: `slowdown X lost N`: the largest ratio of a group's median step while the other is stopped to "
                                 "the one before, and the steps missing from the records of the groups that went on")
     p.add_argument("--codistill", metavar="FILE", help="the command to run (build/release/codistill)")
