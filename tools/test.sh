@@ -11,7 +11,7 @@
 #   --peers          only tests against others' programs, which skip themselves where these are not: PyTorch, ONNX Runtime, spandrel and
 #                    TensorBoard, which pip puts in ~/.cache/codistill/venv-peers; once there, all ways of running the tests use them
 #   --no-setup       does not look for missing packages
-#   --jobs N         parallel compilations, and one and a half times as many tests; default: the number of processors
+#   --jobs N         parallel compilations, and twice as many tests; default: the number of processors
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -121,7 +121,7 @@ done
 # that wait for each other leave processors idle.
 for tree in "${built[@]}"; do printf 'subdirs("%s")\n' "$tree"; done >build/all/CTestTestfile.cmake
 say "tests"
-ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((jobs + jobs / 2)) "${division[@]}" "${filter[@]}" |
+ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((2 * jobs)) "${division[@]}" "${filter[@]}" |
     tee build/all/ctest.log
 [ "${PIPESTATUS[0]}" -eq 0 ] || failures+=("tests")
 
