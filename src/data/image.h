@@ -36,15 +36,17 @@ static inline size_t cod_image_bytes(const cod_image *image)
 
 /**
  * Reads a PNG (any bit depth, gray, palette, transparency, interlaced), a JPEG (baseline, progressive, gray, CMYK), a
- * WebP (one picture), a TIFF (its first picture; what libtiff knows, but floats) or a BMP (without compression).
+ * WebP (one picture), a TIFF (one picture, beside which smaller copies may lie; gray and RGB of 8 or 16 bits, and what
+ * libtiff turns into 8 bits without alpha) or a BMP (without compression).
  *
  * Gray becomes RGB with equal channels, a palette its colours, tRNS an alpha channel; less than 8 bits widen to 8;
  * EXIF orientation is applied. Colour profiles and gamma are left alone: values are those of the file.
  *
  * @param[out] image  cleared by the caller; zeroed on failure
  * @return COD_ERR_IO when the file cannot be read, COD_ERR_FORMAT when it is damaged, truncated or no image,
- *         COD_ERR_UNSUPPORTED for a known format that is none of these, a JPEG with arithmetic coding, a WebP with
- *         moving pictures, or an image past the limits; the message names the file
+ *         COD_ERR_UNSUPPORTED for a known format that is none of these, a JPEG with arithmetic coding, several or moving
+ *         pictures, a TIFF's signed, float or other samples that a cod_image cannot hold, or an image past the limits;
+ *         the message names the file
  */
 COD_MUST_CHECK cod_status cod_image_read(const char *path, cod_image *image);
 

@@ -54,8 +54,10 @@ const char *cod_jpeg_library(void);
 void cod_tiff_version(char *text, size_t bytes);
 void cod_webp_version(char *text, size_t bytes);
 
-/** EXIF orientation 1 … 8 of an APP1 payload, 1 when it says nothing sensible. */
+/** EXIF orientation 1 … 8 of an APP1 payload ("Exif\0\0", then a TIFF's), 1 when it says nothing sensible. */
 int cod_exif_orientation(const uint8_t *bytes, size_t count);
+/** The same of the TIFF alone, as PNG and most WebP files have it. */
+int cod_exif_tiff_orientation(const uint8_t *tiff, size_t count);
 /** Turns the picture upright; orientations 5 … 8 exchange width and height. */
 COD_MUST_CHECK cod_status cod_image_orient(cod_image *image, int orientation);
 

@@ -66,6 +66,8 @@ static cod_image_decoder detect(const uint8_t *bytes, size_t count, const char *
         {"WebP", "WEBP", 8, 4, cod_webp_decode},
         {"TIFF", "II*\0", 0, 4, cod_tiff_decode},
         {"TIFF", "MM\0*", 0, 4, cod_tiff_decode},
+        {"TIFF", "II+\0", 0, 4, cod_tiff_decode},
+        {"TIFF", "MM\0+", 0, 4, cod_tiff_decode},
         {"BMP", "BM", 0, 2, cod_bmp_decode},
         {"GIF", "GIF8", 0, 4, NULL},
         {"JPEG 2000", "jP  ", 4, 4, NULL},

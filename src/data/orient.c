@@ -2,13 +2,20 @@
 
 #include <string.h>
 
+enum { EXIF_HEAD = 6 };
+
 int cod_exif_orientation(const uint8_t *bytes, size_t count)
 {
-    enum { TAG_ORIENTATION = 0x0112, ENTRY_BYTES = 12 };
-    if (count < 14 || memcmp(bytes, "Exif\0\0", 6) != 0)
+    if (count < EXIF_HEAD || memcmp(bytes, "Exif\0\0", EXIF_HEAD) != 0)
         return 1;
-    const uint8_t *tiff = bytes + 6;
-    const size_t size = count - 6;
+    return cod_exif_tiff_orientation(bytes + EXIF_HEAD, count - EXIF_HEAD);
+}
+
+int cod_exif_tiff_orientation(const uint8_t *tiff, size_t size)
+{
+    enum { TAG_ORIENTATION = 0x0112, ENTRY_BYTES = 12 };
+    if (size < 8)
+        return 1;
     const bool little = memcmp(tiff, "II", 2) == 0;
     if (!little && memcmp(tiff, "MM", 2) != 0)
         return 1;

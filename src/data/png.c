@@ -52,6 +52,42 @@ static int normalise(png_structp png, png_infop info, int bits)
 }
 
 /**
+ * A chunk of the given name before the pixels; NULL = there is none, or with `*length` 1 the file ends too early to tell.
+ *
+ * @param[out] length  bytes behind its name
+ */
+static const uint8_t *find_chunk(const uint8_t *bytes, size_t count, const char name[4], size_t *length)
+{
+    enum { SIGNATURE = 8, HEAD = 8, CHECKSUM = 4 };
+    size_t at = SIGNATURE;
+    while (at + HEAD <= count && memcmp(bytes + at + 4, "IDAT", 4) != 0) {
+        *length = cod_image_number(bytes + at, 4, false);
+        if (*length <= count - at - HEAD && memcmp(bytes + at + 4, name, 4) == 0)
+            return bytes + at + HEAD;
+        at += HEAD + *length + CHECKSUM;
+    }
+    *length = at + HEAD > count;
+    return NULL;
+}
+
+/** @return 0 = the file ends before its pixels */
+static int orientation_of(const uint8_t *bytes, size_t count)
+{
+    size_t length;
+    const uint8_t *exif = find_chunk(bytes, count, "eXIf", &length);
+    return exif != NULL ? cod_exif_tiff_orientation(exif, length) : length == 0;
+}
+
+/** Whether an orientation stands behind the pixels, where whoever asks for the size alone would miss it. */
+static bool turns_late(png_structp png, png_infop info, const png_context *context)
+{
+    png_uint_32 length = 0;
+    png_bytep exif = NULL;
+    return png_get_eXIf_1(png, info, &length, &exif) != 0 && cod_exif_tiff_orientation(exif, length) > 1 &&
+           orientation_of(context->bytes, context->count) == 1;
+}
+
+/**
  * The part that libpng may leave by longjmp. What must survive it lies in the caller's *image and *rows, so no local
  * changes between setjmp and the jump.
  */
@@ -82,8 +118,10 @@ static cod_status decode_rows(png_structp png, png_infop info, png_context *cont
     for (int64_t y = 0; y < height; y++)
         (*rows)[y] = (png_bytep)image->pixels + (size_t)y * stride;
     png_read_image(png, *rows);
-    png_read_end(png, NULL);
-    return COD_OK;
+    png_read_end(png, info);
+    if (turns_late(png, info, context))
+        return cod_fail(COD_ERR_UNSUPPORTED, "a PNG whose orientation stands behind its pixels; write it anew");
+    return cod_image_orient(image, orientation_of(context->bytes, context->count));
 }
 
 cod_status cod_png_decode(const uint8_t *bytes, size_t count, bool header_only, cod_image *image)
@@ -92,10 +130,19 @@ cod_status cod_png_decode(const uint8_t *bytes, size_t count, bool header_only, 
         /* The signature, then the header chunk: length, "IHDR", width, height. */
         if (count < 24 || memcmp(bytes + 12, "IHDR", 4) != 0)
             return cod_fail(COD_ERR_FORMAT, "a PNG without a header");
-        image->width = cod_image_number(bytes + 16, 4, false);
-        image->height = cod_image_number(bytes + 20, 4, false);
-        return cod_image_check_size(image->width, image->height);
+        const int64_t width = cod_image_number(bytes + 16, 4, false), height = cod_image_number(bytes + 20, 4, false);
+        COD_TRY(cod_image_check_size(width, height));
+        const int orientation = orientation_of(bytes, count);
+        if (orientation == 0)
+            return cod_fail(COD_ERR_FORMAT, "damaged PNG: the file ends before its pixels");
+        image->width = orientation < 5 ? width : height;
+        image->height = orientation < 5 ? height : width;
+        return COD_OK;
     }
+    size_t length;
+    const uint8_t *moving = find_chunk(bytes, count, "acTL", &length);
+    if (moving != NULL && length >= 4 && cod_image_number(moving, 4, false) > 1)
+        return cod_fail(COD_ERR_UNSUPPORTED, "a PNG with moving pictures is not supported");
     png_context context = {.bytes = bytes, .count = count};
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &context, on_error, on_warning);
     png_infop info = png ? png_create_info_struct(png) : NULL;

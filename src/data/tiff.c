@@ -82,60 +82,50 @@ static int on_warning(TIFF *tiff, void *user, const char *module, const char *fo
 /** Properties of a picture, from its tags. */
 typedef struct tags {
     uint32_t width, height;
-    uint16_t bits, samples, planes, colours, kind, extra, orientation;
+    uint32_t tile_width, tile_height; /**< of what libtiff reads at once: a tile, or one row */
+    uint16_t bits, samples, planes, photometric, format, orientation;
+    int colours;     /**< samples of a colour: RGB 3, gray 1; 0 = others, which libtiff turns into RGB */
+    int alpha;       /**< number of the sample that is alpha; -1 = none */
+    bool multiplied; /**< colours are multiplied by alpha */
 } tags;
+
+/** Which of the samples behind the colours is alpha; without the tag it is the first, as other programs have it. */
+static void find_alpha(TIFF *tiff, tags *t)
+{
+    uint16_t extras = 0, *kinds = NULL;
+    if (!TIFFGetField(tiff, TIFFTAG_EXTRASAMPLES, &extras, &kinds)) {
+        t->alpha = t->colours > 0 && t->samples == t->colours + 1 ? t->colours : -1;
+        return;
+    }
+    t->alpha = -1;
+    for (int i = 0; i < extras && i < t->samples && t->alpha < 0; i++)
+        if (kinds[i] == EXTRASAMPLE_ASSOCALPHA || kinds[i] == EXTRASAMPLE_UNASSALPHA) {
+            t->alpha = t->samples - extras + i;
+            t->multiplied = kinds[i] == EXTRASAMPLE_ASSOCALPHA;
+        }
+}
 
 static tags read_tags(TIFF *tiff)
 {
     tags t = {.orientation = 1};
-    uint16_t extras = 0, *kinds = NULL;
     TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &t.width);
     TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &t.height);
     TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &t.bits);
     TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &t.samples);
     TIFFGetFieldDefaulted(tiff, TIFFTAG_PLANARCONFIG, &t.planes);
-    TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLEFORMAT, &t.kind);
-    TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &t.colours);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLEFORMAT, &t.format);
+    TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &t.photometric);
     TIFFGetField(tiff, TIFFTAG_ORIENTATION, &t.orientation);
-    if (TIFFGetFieldDefaulted(tiff, TIFFTAG_EXTRASAMPLES, &extras, &kinds) && extras > 0)
-        t.extra = kinds[0];
+    t.tile_width = t.width;
+    t.tile_height = 1;
+    if (TIFFIsTiled(tiff)) {
+        TIFFGetField(tiff, TIFFTAG_TILEWIDTH, &t.tile_width);
+        TIFFGetField(tiff, TIFFTAG_TILELENGTH, &t.tile_height);
+    }
+    const bool gray = t.photometric == PHOTOMETRIC_MINISBLACK || t.photometric == PHOTOMETRIC_MINISWHITE;
+    t.colours = t.photometric == PHOTOMETRIC_RGB ? 3 : gray ? 1 : 0;
+    find_alpha(tiff, &t);
     return t;
-}
-
-/**
- * Whether rows can be taken as they are: gray or RGB of 8 or 16 bits, with alpha or without, pixel by pixel in strips.
- */
-static bool is_plain(TIFF *tiff, const tags *t)
-{
-    const uint16_t colours = t->colours == PHOTOMETRIC_RGB ? 3 : t->colours == PHOTOMETRIC_MINISBLACK ? 1 : 0;
-    const bool alpha = t->samples == colours + 1 && t->extra != EXTRASAMPLE_UNSPECIFIED;
-    return colours > 0 && (t->samples == colours || alpha) && (t->bits == 8 || t->bits == 16) &&
-           t->planes == PLANARCONFIG_CONTIG && t->kind == SAMPLEFORMAT_UINT && !TIFFIsTiled(tiff);
-}
-
-static uint32_t sample_at(const void *row, size_t index, int bits)
-{
-    return bits == 8 ? ((const uint8_t *)row)[index] : ((const uint16_t *)row)[index];
-}
-
-/** One row to RGB or RGBA; colours that were multiplied with alpha are divided by it. */
-static void convert_row(const tags *t, const void *row, int channels, void *out)
-{
-    const size_t samples = t->samples, colours = samples - (channels == 4 ? 1 : 0);
-    const uint32_t most = t->bits == 8 ? 255 : 65535;
-    for (size_t x = 0; x < t->width; x++)
-        for (size_t c = 0; c < (size_t)channels; c++) {
-            uint32_t value = sample_at(row, x * samples + (c == 3 ? colours : colours == 1 ? 0 : c), t->bits);
-            if (channels == 4 && c < 3 && t->extra == EXTRASAMPLE_ASSOCALPHA) {
-                const uint32_t alpha = sample_at(row, x * samples + colours, t->bits);
-                const uint64_t straight = alpha > 0 ? ((uint64_t)value * most + alpha / 2) / alpha : 0;
-                value = straight < most ? (uint32_t)straight : most;
-            }
-            if (t->bits == 8)
-                ((uint8_t *)out)[x * (size_t)channels + c] = (uint8_t)value;
-            else
-                ((uint16_t *)out)[x * (size_t)channels + c] = (uint16_t)value;
-        }
 }
 
 static cod_status damaged(const tiff_context *context)
@@ -143,32 +133,110 @@ static cod_status damaged(const tiff_context *context)
     return cod_fail(COD_ERR_FORMAT, "damaged TIFF: %s", context->reason);
 }
 
-static cod_status decode_plain(TIFF *tiff, const tiff_context *context, const tags *t, cod_image *image)
+/** What of a picture's rows and columns libtiff has read at once. */
+typedef struct piece {
+    const void *samples; /**< [tile_height][tile_width][per_pixel] of 8 or 16 bits */
+    uint32_t x, y;       /**< its upper left corner in the picture */
+    int first;           /**< number of its first sample among those of a pixel */
+    int per_pixel;
+} piece;
+
+/** Copies colours and alpha of a piece to where they belong in the picture; other samples are none of either. */
+static void place(const tags *t, const piece *p, cod_image *image)
 {
-    const size_t row_bytes = (size_t)t->width * t->samples * (t->bits / 8u);
-    if ((size_t)TIFFScanlineSize(tiff) != row_bytes)
-        return cod_fail(COD_ERR_UNSUPPORTED, "a TIFF of an unknown layout");
-    COD_TRY(cod_image_init(image, t->width, t->height, t->samples % 2 == 0 ? 4 : 3, t->bits));
-    void *row = malloc(row_bytes);
-    COD_REQUIRE_MEMORY(row);
-    const size_t stride = cod_image_bytes(image) / t->height;
-    cod_status status = COD_OK;
-    for (uint32_t y = 0; y < t->height && status == COD_OK; y++) {
-        if (TIFFReadScanline(tiff, row, y, 0) < 0)
-            status = damaged(context);
-        else
-            convert_row(t, row, image->channels, (uint8_t *)image->pixels + y * stride);
+    const uint32_t rows = t->height - p->y < t->tile_height ? t->height - p->y : t->tile_height,
+                   columns = t->width - p->x < t->tile_width ? t->width - p->x : t->tile_width;
+    for (int s = 0; s < p->per_pixel; s++) {
+        const int channel = p->first + s == t->alpha ? 3 : p->first + s < t->colours ? p->first + s : -1;
+        for (uint32_t y = 0; y < rows && channel >= 0; y++) {
+            size_t in = (size_t)y * t->tile_width * (size_t)p->per_pixel + (size_t)s,
+                   out = ((size_t)(p->y + y) * t->width + p->x) * (size_t)image->channels + (size_t)channel;
+            for (uint32_t x = 0; x < columns; x++, in += (size_t)p->per_pixel, out += (size_t)image->channels)
+                if (t->bits == 8)
+                    ((uint8_t *)image->pixels)[out] = ((const uint8_t *)p->samples)[in];
+                else
+                    ((uint16_t *)image->pixels)[out] = ((const uint16_t *)p->samples)[in];
+        }
     }
-    free(row);
+}
+
+/** One pixel of the samples that place() left there: gray becomes RGB, and colours are divided by their alpha. */
+static void finish_pixel(const tags *t, uint32_t most, uint32_t pixel[4])
+{
+    if (t->photometric == PHOTOMETRIC_MINISWHITE)
+        pixel[0] = most - pixel[0];
+    if (t->colours == 1)
+        pixel[1] = pixel[2] = pixel[0];
+    for (int c = 0; c < 3 && t->multiplied; c++) {
+        const uint64_t straight = pixel[3] > 0 ? ((uint64_t)pixel[c] * most + pixel[3] / 2) / pixel[3] : 0;
+        pixel[c] = straight < most ? (uint32_t)straight : most;
+    }
+}
+
+static void finish(const tags *t, cod_image *image)
+{
+    const size_t pixels = (size_t)t->width * t->height, channels = (size_t)image->channels;
+    const uint32_t most = t->bits == 8 ? 255 : 65535;
+    uint8_t *narrow = image->pixels;
+    uint16_t *wide = image->pixels;
+    for (size_t i = 0; i < pixels * channels; i += channels) {
+        uint32_t pixel[4] = {0};
+        for (size_t c = 0; c < channels; c++)
+            pixel[c] = t->bits == 8 ? narrow[i + c] : wide[i + c];
+        finish_pixel(t, most, pixel);
+        for (size_t c = 0; c < 3; c++)
+            if (t->bits == 8)
+                narrow[i + c] = (uint8_t)pixel[c];
+            else
+                wide[i + c] = (uint16_t)pixel[c];
+    }
+}
+
+/** @param samples  room for a tile or a row */
+static cod_status read_pieces(TIFF *tiff, const tiff_context *context, const tags *t, void *samples, cod_image *image)
+{
+    const bool apart = t->planes == PLANARCONFIG_SEPARATE, tiled = TIFFIsTiled(tiff);
+    for (uint16_t plane = 0; plane < (apart ? t->samples : 1); plane++)
+        for (uint32_t y = 0; y < t->height; y += t->tile_height)
+            for (uint32_t x = 0; x < t->width; x += t->tile_width) {
+                const bool read = tiled ? TIFFReadTile(tiff, samples, x, y, 0, plane) >= 0
+                                        : TIFFReadScanline(tiff, samples, y, plane) >= 0;
+                if (!read)
+                    return damaged(context);
+                place(t, &(piece){samples, x, y, plane, apart ? 1 : t->samples}, image);
+            }
+    return COD_OK;
+}
+
+/** Gray and RGB of 8 or 16 bits, in strips or tiles, pixel by pixel or in planes. */
+static cod_status decode_directly(TIFF *tiff, const tiff_context *context, const tags *t, cod_image *image)
+{
+    const uint64_t per_pixel = t->planes == PLANARCONFIG_SEPARATE ? 1 : t->samples,
+                   expected = (uint64_t)t->tile_width * t->tile_height * per_pixel * (t->bits / 8u);
+    const uint64_t bytes = TIFFIsTiled(tiff) ? TIFFTileSize64(tiff) : TIFFScanlineSize64(tiff);
+    if (bytes != expected || bytes == 0)
+        return cod_fail(COD_ERR_UNSUPPORTED, "a TIFF of an unknown layout");
+    if (bytes > MOST_AT_ONCE || bytes / MOST_UNPACKED > context->count)
+        return cod_fail(COD_ERR_FORMAT, "damaged TIFF: %zu bytes cannot hold a tile of %ux%u pixels", context->count,
+                        t->tile_width, t->tile_height);
+    COD_TRY(cod_image_init(image, t->width, t->height, t->alpha >= 0 ? 4 : 3, t->bits));
+    void *samples = malloc(bytes);
+    COD_REQUIRE_MEMORY(samples);
+    const cod_status status = read_pieces(tiff, context, t, samples, image);
+    free(samples);
+    if (status == COD_OK && (t->colours == 1 || t->multiplied))
+        finish(t, image);
     return status;
 }
 
-/**
- * Palettes, tiles, planes, JPEG within, CMYK and few bits, by libtiff's own conversion to RGBA, whose alpha is dropped.
- */
+/** Palettes, CMYK, YCbCr of JPEG within and few bits, by libtiff's own conversion, which has 8 bits without alpha. */
 static cod_status decode_any(TIFF *tiff, const tiff_context *context, const tags *t, cod_image *image)
 {
     char reason[1024] = "";
+    if (t->alpha >= 0 || t->bits > 8)
+        return cod_fail(COD_ERR_UNSUPPORTED,
+                        "a TIFF of %u-bit samples%s that are neither gray nor RGB; convert it to RGB", t->bits,
+                        t->alpha >= 0 ? " with alpha" : "");
     if (!TIFFRGBAImageOK(tiff, reason))
         return cod_fail(COD_ERR_UNSUPPORTED, "a TIFF that libtiff cannot turn into RGB: %.200s", reason);
     const size_t pixels = (size_t)t->width * t->height;
@@ -189,8 +257,36 @@ static cod_status decode_any(TIFF *tiff, const tiff_context *context, const tags
     return status;
 }
 
+/**
+ * Goes to the one picture of the file; others may be smaller copies of it, or masks. Of a file with several pictures all
+ * but one would be lost, so it is refused, as moving pictures are.
+ */
+static cod_status find_picture(TIFF *tiff, const tiff_context *context, bool header_only)
+{
+    enum { MOST_DIRECTORIES = 1000 };
+    int found = -1, count = 1;
+    for (;; count++) {
+        uint32_t kind = 0;
+        TIFFGetField(tiff, TIFFTAG_SUBFILETYPE, &kind);
+        const bool main = (kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) == 0;
+        if (main && header_only)
+            return COD_OK;
+        if ((main && found >= 0) || count > MOST_DIRECTORIES)
+            return cod_fail(COD_ERR_UNSUPPORTED,
+                            "a TIFF with several pictures is not supported; split it into files of one");
+        if (main)
+            found = count - 1;
+        if (TIFFLastDirectory(tiff))
+            break;
+        if (!TIFFReadDirectory(tiff))
+            return damaged(context);
+    }
+    return count == 1 || TIFFSetDirectory(tiff, (tdir_t)(found > 0 ? found : 0)) ? COD_OK : damaged(context);
+}
+
 static cod_status decode(TIFF *tiff, const tiff_context *context, bool header_only, cod_image *image)
 {
+    COD_TRY(find_picture(tiff, context, header_only));
     const tags t = read_tags(tiff);
     if (context->cut)
         return damaged(context);
@@ -203,7 +299,15 @@ static cod_status decode(TIFF *tiff, const tiff_context *context, bool header_on
     if ((uint64_t)t.width * t.height * t.samples / MOST_UNPACKED > context->count)
         return cod_fail(COD_ERR_FORMAT, "damaged TIFF: %zu bytes cannot hold %ux%u pixels", context->count, t.width,
                         t.height);
-    COD_TRY(is_plain(tiff, &t) ? decode_plain(tiff, context, &t, image) : decode_any(tiff, context, &t, image));
+    if (t.format == SAMPLEFORMAT_INT || t.format == SAMPLEFORMAT_IEEEFP || t.format > SAMPLEFORMAT_VOID)
+        return cod_fail(COD_ERR_UNSUPPORTED,
+                        "a TIFF of %u-bit samples that are %s is not supported; convert it to unsigned integers",
+                        t.bits,
+                        t.format == SAMPLEFORMAT_INT      ? "signed"
+                        : t.format == SAMPLEFORMAT_IEEEFP ? "floats"
+                                                          : "complex");
+    const bool direct = t.colours > 0 && t.samples >= t.colours && (t.bits == 8 || t.bits == 16);
+    COD_TRY(direct ? decode_directly(tiff, context, &t, image) : decode_any(tiff, context, &t, image));
     return cod_image_orient(image, t.orientation);
 }
 

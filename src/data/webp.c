@@ -22,7 +22,6 @@ enum { MOST_PIXELS_A_BYTE = 1 << 20 };
 static int orientation_of(const uint8_t *bytes, size_t count)
 {
     enum { FLAGS = 20, EXIF = 8 }; /* of the chunk VP8X, which comes first */
-    static const char head[] = "Exif\0";
     if (count <= FLAGS || memcmp(bytes + 12, "VP8X", 4) != 0 || (bytes[FLAGS] & EXIF) == 0)
         return 1;
     int orientation = 1;
@@ -32,15 +31,10 @@ static int orientation_of(const uint8_t *bytes, size_t count)
     if (demuxer == NULL)
         return 0;
     if (WebPDemuxGetChunk(demuxer, "EXIF", 1, &chunk)) {
+        const uint8_t *exif = chunk.chunk.bytes;
         const size_t length = chunk.chunk.size;
-        uint8_t *payload = length < 1 << 16 ? malloc(sizeof head + length) : NULL;
-        if (payload != NULL && length > sizeof head) {
-            memcpy(payload, head, sizeof head);
-            memcpy(payload + sizeof head, chunk.chunk.bytes, length);
-            const size_t skipped = memcmp(chunk.chunk.bytes, head, sizeof head) == 0 ? sizeof head : 0;
-            orientation = cod_exif_orientation(payload + skipped, sizeof head + length - skipped);
-        }
-        free(payload);
+        const bool head = length > sizeof "Exif\0" && memcmp(exif, "Exif\0", sizeof "Exif\0") == 0;
+        orientation = head ? cod_exif_orientation(exif, length) : cod_exif_tiff_orientation(exif, length);
         WebPDemuxReleaseChunkIterator(&chunk);
     }
     WebPDemuxDelete(demuxer);

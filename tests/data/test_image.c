@@ -184,6 +184,17 @@ static void other_formats_are_read(void **state)
         {"tiles.tif", RGB, 8, 3},
         {"planes.tif", RGB, 8, 3},
         {"palette8.tif", PALETTE, 8, 3},
+        {"tiles_rgba16.tif", RGBA, 16, 4},
+        {"tiles_rgb16.tif", RGB, 16, 3},
+        {"tiles_plain.tif", RGB, 8, 3},
+        {"tiles_gray_alpha16.tif", GRAY_ALPHA, 16, 4},
+        {"planes_rgba16.tif", RGBA, 16, 4},
+        {"planes_tiles_rgba8.tif", RGBA, 8, 4},
+        {"white16.tif", GRAY, 16, 3},
+        {"big8.tif", RGB, 8, 3},
+        {"big16.tif", RGB, 16, 3},
+        {"rgb_other_alpha8.tif", RGBA, 8, 4},
+        {"thumbnail_first.tif", RGB, 8, 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cod_image image;
@@ -209,6 +220,24 @@ static void other_formats_are_read(void **state)
     check_smooth("smooth.webp", false, 255, 16);
     check_smooth("orientation6.webp", false, 255, 16);
     check_smooth("orientation6.tif", false, 255, 0);
+    check_smooth("orientation6.png", false, 255, 0);
+}
+
+static void multiplied_colours_are_divided_by_their_alpha(void **state)
+{
+    (void)state;
+    cod_image image;
+    assert_ok(cod_image_read(golden("tiles_multiplied8.tif"), &image));
+    assert_int_equal(image.channels, 4);
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++) {
+            int pixel[3];
+            rgb(x, y, 8, pixel);
+            for (int c = 0; c < 3; c++)
+                assert_int_equal(sample(&image, x, y, c), pixel[c] / 5 * 5);
+            assert_int_equal(sample(&image, x, y, 3), x < 12 ? 51 : 255);
+        }
+    cod_image_clear(&image);
 }
 
 /**
@@ -293,7 +322,13 @@ static void what_is_no_picture_is_named(void **state)
     assert_fails(COD_ERR_FORMAT, "damaged BMP", cod_image_decode("BM______________", 16, "x", &image));
     assert_fails(COD_ERR_FORMAT, "damaged TIFF", cod_image_decode("II*\0____________", 16, "x", &image));
     assert_fails(COD_ERR_UNSUPPORTED, "moving pictures", cod_image_read(golden("moving.webp"), &image));
-    assert_fails(COD_ERR_UNSUPPORTED, "32-bit samples", cod_image_read(golden("floats.tif"), &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "moving pictures", cod_image_read(golden("moving.png"), &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "orientation stands behind",
+                 cod_image_read(golden("orientation_late.png"), &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "32-bit samples that are floats", cod_image_read(golden("floats.tif"), &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "16-bit samples that are signed", cod_image_read(golden("signed16.tif"), &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "16-bit samples that are neither", cod_image_read(golden("cmyk16.tif"), &image));
+    assert_fails(COD_ERR_UNSUPPORTED, "several pictures", cod_image_read(golden("pages.tif"), &image));
     /* A header that promises 60000x60000 pixels must not take 10 GB. */
     static const uint8_t huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0";
     write_bytes(below("huge.png"), huge, sizeof huge);
@@ -310,11 +345,23 @@ static void what_cannot_hold_its_pixels_is_refused(void **state)
     assert_fails(COD_ERR_UNSUPPORTED, "arithmetic coding", cod_image_read(golden("arithmetic.jpg"), &image));
 }
 
-static const char *const fuzzed[] = {"rgb8.png",    "palette8_trns.png", "rgba16_interlaced.png",
-                                     "gray1.png",   "baseline.jpg",      "progressive.jpg",
-                                     "cmyk.jpg",    "orientation6.jpg",  "rgba8.webp",
-                                     "smooth.webp", "rgba8.bmp",         "palette8.bmp",
-                                     "rgb16.tif",   "tiles.tif",         "palette8.tif"};
+static const char *const fuzzed[] = {"rgb8.png",
+                                     "palette8_trns.png",
+                                     "rgba16_interlaced.png",
+                                     "gray1.png",
+                                     "baseline.jpg",
+                                     "progressive.jpg",
+                                     "cmyk.jpg",
+                                     "orientation6.jpg",
+                                     "rgba8.webp",
+                                     "smooth.webp",
+                                     "rgba8.bmp",
+                                     "palette8.bmp",
+                                     "rgb16.tif",
+                                     "tiles.tif",
+                                     "palette8.tif",
+                                     "thumbnail_first.tif",
+                                     "planes_tiles_rgba8.tif"};
 enum { FUZZED = sizeof fuzzed / sizeof fuzzed[0] };
 
 static void a_truncated_picture_is_an_error(void **state)
@@ -495,6 +542,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_png_is_read),
         cmocka_unit_test(every_kind_of_jpeg_is_read),
         cmocka_unit_test(other_formats_are_read),
+        cmocka_unit_test(multiplied_colours_are_divided_by_their_alpha),
         cmocka_unit_test(few_bits_widen_to_eight),
         cmocka_unit_test(a_late_orientation_is_seen),
         cmocka_unit_test(lossy_formats_read_back),

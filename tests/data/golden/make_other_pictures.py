@@ -36,6 +36,14 @@ turned[0x0112] = 6
 smooth.transpose(Image.Transpose.ROTATE_90).save(HERE / "orientation6.webp", quality=100, exif=turned)
 rgb.save(HERE / "moving.webp", save_all=True, append_images=[palette.convert("RGB")], lossless=True)
 
+# PNG: turned, before its pixels and behind them, and moving.
+smooth.transpose(Image.Transpose.ROTATE_90).save(HERE / "orientation6.png", exif=turned)
+whole = (HERE / "orientation6.png").read_bytes()
+start = whole.index(b"eXIf") - 4
+end = start + 12 + int.from_bytes(whole[start:start + 4], "big")
+(HERE / "orientation_late.png").write_bytes(whole[:start] + whole[end:-12] + whole[start:end] + whole[-12:])
+rgb.save(HERE / "moving.png", save_all=True, append_images=[rgb.transpose(Image.Transpose.ROTATE_180)])
+
 # BMP: two by Pillow, and by hand the kinds that it does not write.
 rgb.save(HERE / "rgb8.bmp")
 palette.save(HERE / "palette8.bmp")
@@ -67,3 +75,36 @@ tifffile.imwrite(HERE / "planes.tif", numpy.moveaxis(picture("rgb", 8), -1, 0), 
 tifffile.imwrite(HERE / "floats.tif", picture("rgb", 8).astype(numpy.float32), photometric="rgb", metadata=None, software=False)
 palette.save(HERE / "palette8.tif", compression="tiff_lzw")
 smooth.transpose(Image.Transpose.ROTATE_90).save(HERE / "orientation6.tif", compression="tiff_lzw", tiffinfo={0x0112: 6})
+
+
+def tiff(name, pixels, **how):
+    how = {"photometric": "rgb", "metadata": None, "software": False, **how}
+    tifffile.imwrite(HERE / f"{name}.tif", pixels, **how)
+
+
+# Tiles and planes of every depth, with alpha, multiplied by it, and with a sample that is no colour; white at zero; BigTIFF.
+straight = {"extrasamples": ["unassalpha"]}
+tiff("tiles_rgba16", picture("rgba", 16), tile=(16, 16), compression="zlib", byteorder=">", **straight)
+tiff("tiles_rgb16", picture("rgb", 16), tile=(16, 16))
+tiff("tiles_plain", picture("rgb", 8), tile=(16, 16))
+tiff("tiles_gray_alpha16", picture("gray_alpha", 16), tile=(16, 32), photometric="minisblack", **straight)
+tiff("planes_rgba16", numpy.moveaxis(picture("rgba", 16), -1, 0), planarconfig="separate", **straight)
+tiff("planes_tiles_rgba8", numpy.moveaxis(picture("rgba", 8), -1, 0), planarconfig="separate", tile=(16, 16), compression="zlib", **straight)
+tiff("white16", 65535 - picture("gray", 16)[:, :, 0], photometric="miniswhite")
+tiff("big8", picture("rgb", 8), bigtiff=True)
+tiff("big16", picture("rgb", 16), bigtiff=True, byteorder=">")
+five = numpy.concatenate([picture("rgb", 8), picture("gray", 8), picture("rgba", 8)[:, :, 3:]], axis=-1)
+tiff("rgb_other_alpha8", five, extrasamples=["unspecified", "unassalpha"])
+opaque = numpy.where(X < 12, 51, 255).astype(numpy.uint8)[:, :, None]  # 51 is a fifth
+tiff("tiles_multiplied8", numpy.concatenate([picture("rgb", 8) // 5 * 5 // numpy.where(X < 12, 5, 1)[:, :, None].astype(numpy.uint8), opaque], axis=-1),
+     tile=(16, 16), extrasamples=["assocalpha"])
+# What cannot be held by 8 or 16 bits of RGB with alpha.
+tiff("signed16", (picture("rgb", 16) // 2).astype(numpy.int16))
+tiff("cmyk16", numpy.concatenate([picture("rgb", 16), picture("gray", 16)], axis=-1), photometric="separated")
+# A smaller copy before the picture, and two pictures.
+with tifffile.TiffWriter(HERE / "thumbnail_first.tif") as file:
+    file.write(picture("rgb", 8)[::4, ::4], photometric="rgb", subfiletype=1, metadata=None, software=False)
+    file.write(picture("rgb", 8), photometric="rgb", subfiletype=0, metadata=None, software=False)
+with tifffile.TiffWriter(HERE / "pages.tif") as file:
+    for page in (picture("rgb", 8), picture("rgb", 8)[::-1]):
+        file.write(page, photometric="rgb", metadata=None, software=False)
