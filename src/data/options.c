@@ -14,8 +14,8 @@ static const cod_option options[] = {
     {"kind", COD_OPTION_CHOICE, FIELD(kind), "pictures", 0, 0, cod_data_kind_names,
      "What `path` holds. For super-resolution: pictures (PNG, JPEG, WebP, TIFF or BMP files). For classification: "
      "mnist (the four IDX files of MNIST or of a data set like it, such as Fashion-MNIST, plain or .gz), iris (a CSV "
-     "file with a header and the class in the last column), or folder (photographs, one subfolder for each class). "
-     "For either: synthetic (generated data, for trials and benchmarks without files)."},
+     "file with the class in the last column, with a header or without), or folder (photographs, one subfolder for "
+     "each class). For either: synthetic (generated data, for trials and benchmarks without files)."},
     {"path", COD_OPTION_STRING_LIST, FIELD(path), "", 0, 0, NULL,
      "Where the training data is, relative to the working directory. pictures: folders of high-resolution pictures, "
      "searched with their subfolders, or single files. mnist: one folder. iris: one file. folder: folders that have "

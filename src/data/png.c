@@ -52,7 +52,7 @@ static int normalise(png_structp png, png_infop info, int bits)
 }
 
 /**
- * A chunk of the given name before the pixels; NULL = there is none, or with `*length` 1 the file ends too early to tell.
+ * A chunk of the given name before the pixels; NULL = there is none, or if `*length` is 1 the file ends too early.
  *
  * @param[out] length  bytes behind its name
  */

@@ -258,8 +258,8 @@ static cod_status decode_any(TIFF *tiff, const tiff_context *context, const tags
 }
 
 /**
- * Goes to the one picture of the file; others may be smaller copies of it, or masks. Of a file with several pictures all
- * but one would be lost, so it is refused, as moving pictures are.
+ * Goes to the one picture of the file; others may be smaller copies of it, or masks. A file of several pictures is
+ * refused, because all but one would be lost.
  */
 static cod_status find_picture(TIFF *tiff, const tiff_context *context, bool header_only)
 {

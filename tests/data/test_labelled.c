@@ -1,5 +1,6 @@
 #include "pictures.h"
 
+#include "data/examples_internal.h"
 #include "data/labelled.h"
 #include "data/loader.h"
 
@@ -213,11 +214,16 @@ static void damaged_tables_are_refused(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"", "bad.csv:1: a header"},
+        {"", "bad.csv: at least two columns"},
+        {"a\n1\n", "bad.csv:1: at least two columns"},
         {"a,b\n", "bad.csv: no line follows the header"},
-        {"a,b\n1,x\n1,2,y\n", "bad.csv:3: 3 fields, where the header has 2"},
-        {"a,b\n1,x\nnine,y\n", "row 2, column 1: 'nine' is no number"},
-        {"a,b\n1,x\nnan,y\n", "row 2, column 1: 'nan' is no number"},
+        {"a,b\n1,x\n1,2,y\n", "bad.csv:3: 3 fields, where the first line has 2"},
+        {"a,b\n1,x\nnine,y\n", "bad.csv:3: column 1: 'nine' is no number"},
+        {"a,b\n1,\"x\n\"\nnan,y\n", "bad.csv:4: column 1: 'nan' is no number"},
+        {"1,2,x\n1,2,y\n1,3,y\n", "bad.csv:1: is this line a header or a row?"},
+        {"1,b,x\n1,2,x\n1,3,y\n", "bad.csv:1: is this line a header or a row?"},
+        {"a,b\n1,\"x\n", "bad.csv:2:3: a quote that is not closed"},
+        {"a,b\n1,\"x\"y\n", "bad.csv:2: after a closing quote a comma is wanted, not 'y"},
         {"a,b\n1,x\n2,x\n", "bad.csv: the last column: 1 classes cannot be learned"},
     };
     cod_data_options options = options_of(below("csv/bad.csv"));
@@ -231,6 +237,36 @@ static void damaged_tables_are_refused(void **state)
     refuse(&options, COD_ERR_FORMAT, "is no text: byte 5 is zero");
     remove(below("csv/bad.csv"));
     refuse(&options, COD_ERR_IO, "bad.csv': No such file");
+}
+
+/** With and without a header, quoted commas, quotes and line breaks, and what some editors put first. */
+static void tables_are_read_as_other_programs_read_them(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {
+        "a,b,class\n1,2,\"x, y\"\n3,4,z\n5,6,\"x, y\"\n",
+        "1,2,\"x, y\"\n3,4,z\n5,6,\"x, y\"\n",
+        "\xEF\xBB\xBF\"1\",2,\"x, y\"\r\n3,4,z\r\n\r\n5,6,\"x, y\"",
+    };
+    static const float truth[] = {1, 2, 3, 4, 5, 6};
+    cod_data_options options = options_of(below("table.csv"));
+    set_option(&options, "kind", "iris");
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        write_bytes(below("table.csv"), tables[i], strlen(tables[i]));
+        cod_examples examples = {0};
+        assert_ok(cod_iris_read(&options, false, &examples));
+        assert_int_equal(examples.count, 3);
+        assert_memory_equal(examples.floats, truth, sizeof truth);
+        assert_string_equal(examples.class_names[0], "x, y");
+        assert_true(examples.labels[0] == 0 && examples.labels[1] == 1 && examples.labels[2] == 0);
+        cod_examples_clear(&examples);
+    }
+    static const char quotes[] = "a,c\n1,\"\"\"x\"\"\ny\"\n2,z\n";
+    write_bytes(below("table.csv"), quotes, sizeof quotes - 1);
+    cod_examples examples = {0};
+    assert_ok(cod_iris_read(&options, false, &examples));
+    assert_string_equal(examples.class_names[0], "\"x\"\ny");
+    cod_examples_clear(&examples);
 }
 
 /** Photographs of two classes, `count` each; red tells x and green y, blue the class and number. */
@@ -513,6 +549,7 @@ int main(void)
         cmocka_unit_test(damaged_idx_files_are_refused),
         cmocka_unit_test(tables_are_read),
         cmocka_unit_test(damaged_tables_are_refused),
+        cmocka_unit_test(tables_are_read_as_other_programs_read_them),
         cmocka_unit_test(photographs_are_cut_and_turned),
         cmocka_unit_test(bytes_give_the_same_examples),
         cmocka_unit_test(missing_class_folders_are_refused),

@@ -319,7 +319,7 @@ CASES = {
         ([*CLASSES, "data.kind=mnist", "data.path=gzip"], 1, "gzip/train-images-idx3-ubyte.gz: "),
         ([*CLASSES, "data.kind=mnist", "data.path=counts"], 1, "19 labels (byte 4)"),
         ([*CLASSES, "data.kind=mnist", "data.path=kind"], 1, "is no IDX file of 3 dimensions"),
-        ([*CLASSES, "data.kind=iris", "data.path=flowers.csv"], 1, "flowers.csv: row 2, column 2: 'wide' is no number"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers.csv"], 1, "flowers.csv:3: column 2: 'wide' is no number"),
         ([*CLASSES, "data.kind=folder", "data.path=insects/train", "data.val_count=0", "data.val_path=insects/val"], 2,
          "lacks the class folder 'ant'"),
         ([*CLASSES, "data.kind=folder", "data.path=photos"], 2, "holds no photographs"),
