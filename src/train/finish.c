@@ -1,6 +1,5 @@
 /* The end of a run: each group's model, the best of them or their mean, and summary.json. */
 #include "core/log.h"
-#include "core/trace.h"
 #include "infer/model_file.h"
 #include "train/closing_internal.h"
 
@@ -41,8 +40,8 @@ static cod_status evaluate_group(trainer *t, closing *out)
     const uint64_t fingerprint = cod_graph_fingerprint(t->session.recipe.model.graph, cod_set_of(0));
     char path[4096];
     if (!out->diverged) {
-        COD_TRY(trainer_validate(t, 0, &out->held_out));
-        COD_TRY(trainer_evaluate_own(t, COD_SPLIT_TEST, 0, 0, &out->test));
+        COD_TRY(trainer_validate(&t->evaluator, &t->context, 0, true, &out->held_out));
+        COD_TRY(trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_TEST, true, &out->test));
     }
     if (cod_comm_rank(t->context.comm) == 0 && t->task->sizes[COD_SPLIT_VAL] > 0) /* the same in all groups */
         COD_TRY(t->task->kind->measure_baseline(t->task, COD_SPLIT_VAL, &out->baseline));
@@ -55,7 +54,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
     if (out->diverged)
         return cod_file_remove(path);
     COD_TRY(save_other_sets(t));
-    return trainer_save_model(t, path);
+    return trainer_save_model(&t->evaluator, path);
 }
 
 /** The closing comes last: who finds it finds the model. */
@@ -68,8 +67,8 @@ static cod_status close_group(trainer *t)
     COD_TRY(trainer_gather(t, NULL));
     const cod_status status = t->leader ? evaluate_group(t, &c) : COD_OK;
     COD_TRY(cod_group_agree(t->group, status, NULL));
-    COD_TRY(trainer_sum_totals(t, c.totals));
-    c.elapsed_s = cod_clock_s() - t->start_s;
+    COD_TRY(trainer_measures_sum(&t->measures, &t->context, t->strategy, c.totals));
+    c.elapsed_s = trainer_measures_elapsed_s(&t->measures);
     snprintf(c.device, sizeof c.device, "%s", t->session.backend->describe(t->session.device));
     return cod_group_agree(t->group, t->leader ? closing_write(t, &c) : COD_OK, NULL);
 }
@@ -108,7 +107,7 @@ static cod_status wait_for_others(const trainer *t, double patience_s, cod_reque
  */
 static cod_status meet_others(const trainer *t, double *sum)
 {
-    const double elapsed_s = cod_clock_s() - t->start_s;
+    const double elapsed_s = trainer_measures_elapsed_s(&t->measures);
     const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * elapsed_s);
     cod_request *request = NULL;
     cod_status status = cod_group_reduce_start(cod_comm_world(t->context.comm), sum, 1, COD_REDUCE_SUM, &request);
@@ -125,14 +124,14 @@ static cod_status read_values(const trainer *t, int group, float *values)
 {
     char path[4096];
     group_model_path(t, group, path);
-    return cod_model_load_values(path, &t->eval_model, COD_LOAD_STRICT, values, NULL);
+    return cod_model_load_values(path, &t->evaluator.model, COD_LOAD_STRICT, values, NULL);
 }
 
-/** Leaves the mean of all groups' models, which are alike, in eval_weights, and its quality. */
+/** Leaves the mean of all groups' models, which are alike, in the evaluator's weights, and its quality. */
 static cod_status average_groups(trainer *t, cod_task_quality *quality)
 {
     const int groups = cod_group_count(t->group);
-    const size_t count = cod_weights_count(&t->eval_weights);
+    const size_t count = cod_weights_count(&t->evaluator.weights);
     float *values = calloc(2 * count, sizeof *values), *one = values + count;
     COD_REQUIRE_MEMORY(values);
     cod_status status = COD_OK;
@@ -141,8 +140,8 @@ static cod_status average_groups(trainer *t, cod_task_quality *quality)
         for (size_t i = 0; i < count; i++)
             values[i] += one[i] / (float)groups;
     }
-    COD_THEN(status, cod_weights_upload(&t->eval_weights, values));
-    COD_THEN(status, trainer_evaluate(t, COD_SPLIT_VAL, 0, 0, quality));
+    COD_THEN(status, cod_weights_upload(&t->evaluator.weights, values));
+    COD_THEN(status, trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_VAL, false, quality));
     free(values);
     return status;
 }
@@ -210,8 +209,8 @@ static cod_status choose_final(trainer *t, const closing *all, final_model *fina
         return copy_file(group_path, path);
     final->held_out = together;
     snprintf(final->is, sizeof final->is, "mean of %d groups", groups);
-    COD_TRY(trainer_evaluate(t, COD_SPLIT_TEST, 0, 0, &final->test));
-    return trainer_save_model(t, path);
+    COD_TRY(trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_TEST, false, &final->test));
+    return trainer_save_model(&t->evaluator, path);
 }
 
 /** The task's figures on held-out data, and as test_FIGURE on test data where there are such. */
@@ -295,9 +294,9 @@ static void summarise_recipe(const trainer *t, cod_json *json)
     const cod_recipe *recipe = &t->session.recipe;
     cod_json_string(json, "recipe", recipe->kind->name);
     cod_json_open(json, "losses", '[');
-    for (size_t i = 0; i < t->loss_count; i++)
-        if (!t->losses[i].is_figure)
-            cod_json_string(json, NULL, t->losses[i].name);
+    for (size_t i = 0; i < t->losses.count; i++)
+        if (!t->losses.items[i].is_figure)
+            cod_json_string(json, NULL, t->losses.items[i].name);
     cod_json_close(json);
     cod_json_open(json, "sets", '[');
     for (size_t s = 0; s < cod_graph_set_count(recipe->model.graph); s++) {

@@ -8,35 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Bytes of the group so far, estimated by its leader, because its ranks move about the same number. */
-static double group_bytes(const trainer *t, const double totals[TRAINER_TOTALS], int which)
-{
-    return t->earlier[which] + (totals[which] - t->earlier[which]) * cod_group_size(t->group);
-}
-
-/** The group's mean of a loss since the last line of metrics. */
-static double mean_loss(const trainer_loss *loss)
-{
-    return loss->steps > 0 ? loss->sum / (double)loss->steps : NAN;
-}
-
-double trainer_mean_by_name(const void *context, const char *name)
-{
-    const trainer *t = context;
-    for (size_t i = 0; i < t->loss_count; i++)
-        if (strcmp(t->losses[i].name, name) == 0)
-            return mean_loss(&t->losses[i]);
-    return NAN;
-}
-
-static double task_loss(const trainer *t)
-{
-    for (size_t i = 0; i < t->loss_count; i++)
-        if (t->losses[i].value == t->session.recipe.task_loss)
-            return mean_loss(&t->losses[i]);
-    return NAN;
-}
-
 /** The rate of the last step. */
 static double last_rate(const trainer *t, int set)
 {
@@ -46,20 +17,22 @@ static double last_rate(const trainer *t, int set)
 static cod_metrics_line make_line(const trainer *t)
 {
     const cod_train_context *context = &t->context;
+    const trainer_measures *measures = &t->measures;
+    const int ranks = cod_group_size(t->group);
     cod_metrics_line line = {.step = context->step,
-                             .task_loss = task_loss(t),
+                             .task_loss = trainer_losses_mean_of(&t->losses, t->session.recipe.task_loss),
                              .rate = last_rate(t, 0),
-                             .step_ms = trainer_median_ms(t, (size_t)t->config->log.every),
+                             .step_ms = trainer_measures_median_ms(measures, (size_t)t->config->log.every),
                              .task = t->task->kind,
-                             .quality = t->last_quality};
+                             .quality = t->evaluator.last};
     double totals[TRAINER_TOTALS];
-    trainer_read_stats(t, &line.strategy);
-    trainer_read_totals(t, totals);
+    trainer_measures_read_stats(measures, t->strategy, &line.strategy);
+    trainer_measures_read_totals(measures, context, &line.strategy, totals);
     line.trained_s = totals[TOTAL_STEPS_S];
-    line.processor_s = t->processor_s;
-    line.between_bytes = group_bytes(t, totals, TOTAL_INTERGROUP_BYTES);
-    line.inside_bytes = group_bytes(t, totals, TOTAL_INTRAGROUP_BYTES);
-    line.exchange_share = trainer_exchange_share(t, &line.strategy);
+    line.processor_s = measures->processor_s;
+    line.between_bytes = trainer_measures_group_total(measures, totals, TOTAL_INTERGROUP_BYTES, ranks);
+    line.inside_bytes = trainer_measures_group_total(measures, totals, TOTAL_INTRAGROUP_BYTES, ranks);
+    line.exchange_share = trainer_measures_exchange_share(measures, &line.strategy);
     line.loss = line.task_loss +
                 (isnan(line.strategy.distill_loss) ? 0 : line.strategy.distill_weight * line.strategy.distill_loss);
     const double images = (double)(t->session.sample.n * t->config->train.accumulate * trainer_replicas(t));
@@ -76,7 +49,7 @@ static void report(trainer *t, const cod_metrics_line *line, bool between)
                                          .groups = cod_group_count(t->group),
                                          .between = between,
                                          .steps = context->steps,
-                                         .eta_s = (t->last_report_s - t->start_s) / done *
+                                         .eta_s = (t->last_report_s - t->measures.start_s) / done *
                                                   (double)(context->steps - context->step),
                                          .line = line};
     if (t->request->report != NULL)
@@ -104,12 +77,13 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
 {
     const cod_recipe *recipe = &t->session.recipe;
     *count = 0;
-    *more = calloc(t->loss_count + COD_GRAPH_MAX_SETS + recipe->guard_count, sizeof **more);
+    *more = calloc(t->losses.count + COD_GRAPH_MAX_SETS + recipe->guard_count, sizeof **more);
     COD_REQUIRE_MEMORY(*more);
-    for (size_t i = 0; i < t->loss_count && t->loss_count > 1; i++) {
+    for (size_t i = 0; i < t->losses.count && t->losses.count > 1; i++) {
+        const trainer_loss *loss = &t->losses.items[i];
         cod_metrics_number *number = &(*more)[(*count)++];
-        snprintf(number->key, sizeof number->key, "%s%s", t->losses[i].is_figure ? "" : "loss.", t->losses[i].name);
-        number->value = mean_loss(&t->losses[i]);
+        snprintf(number->key, sizeof number->key, "%s%s", loss->is_figure ? "" : "loss.", loss->name);
+        number->value = trainer_loss_mean(loss);
     }
     for (int s = 1; s < COD_GRAPH_MAX_SETS; s++) {
         if (!recipe->sets[s].trained)
@@ -134,8 +108,7 @@ cod_status trainer_log_line(trainer *t)
     cod_status status = COD_OK;
     if (t->leader)
         status = more_numbers(t, &more, &line.more_count);
-    for (size_t i = 0; i < t->loss_count; i++)
-        t->losses[i].sum = 0, t->losses[i].steps = 0;
+    trainer_losses_restart(&t->losses);
     if (!t->leader)
         return COD_OK;
     COD_THEN(status, read_peers(t, &peers, &line.peer_count));
@@ -148,7 +121,7 @@ cod_status trainer_log_line(trainer *t)
     line.peers = NULL;
     line.more_count = line.peer_count = 0;
     COD_TRY(status);
-    t->last_quality = cod_task_quality_unknown();
+    t->evaluator.last = cod_task_quality_unknown();
     report(t, &line, false);
     return COD_OK;
 }

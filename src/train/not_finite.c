@@ -1,5 +1,6 @@
-/* The message of a run that ends because a number became NaN or infinite. */
-#include "train/trainer_internal.h"
+#include "train/not_finite_internal.h"
+
+#include "train/train.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,9 +18,9 @@ static void append(char *text, size_t bytes, const char *separator, const char *
  * The first tensor of each set with a value that is not finite: "head.0.weight, discriminator.conv0_0.weight" or
  * "none".
  */
-static void find_bad_tensors(trainer *t, bool gradients, char *text, size_t bytes)
+static void find_bad_tensors(const cod_train_session *session, bool gradients, char *text, size_t bytes)
 {
-    const cod_weights *weights = &t->session.weights;
+    const cod_weights *weights = &session->weights;
     const size_t count = gradients ? weights->layout.trainable : cod_weights_count(weights);
     float *values = malloc(count * sizeof *values);
     cod_sets named = 0;
@@ -48,23 +49,23 @@ static void find_bad_tensors(trainer *t, bool gradients, char *text, size_t byte
 }
 
 /** The options that set the rates of the recipe's networks: "train.rate or gan.rate". */
-static void list_rates(const trainer *t, char *text, size_t bytes)
+static void list_rates(const cod_train_session *session, char *text, size_t bytes)
 {
     snprintf(text, bytes, "train.rate");
     for (int s = 0; s < COD_GRAPH_MAX_SETS; s++) {
-        const char *option = t->session.recipe.sets[s].rate_option;
+        const char *option = session->recipe.sets[s].rate_option;
         if (option != NULL && strstr(text, option) == NULL)
             append(text, bytes, " or ", option);
     }
 }
 
-cod_status trainer_report_not_finite(trainer *t, const char *what, int64_t step)
+cod_status trainer_report_not_finite(const cod_train_session *session, const char *what, int64_t step)
 {
     char weights[512], grads[512], good[80], rates[128];
-    find_bad_tensors(t, false, weights, sizeof weights);
-    find_bad_tensors(t, true, grads, sizeof grads);
-    list_rates(t, rates, sizeof rates);
-    cod_train_describe_checkpoint(t->config, cod_group_index(t->group), step, good);
+    find_bad_tensors(session, false, weights, sizeof weights);
+    find_bad_tensors(session, true, grads, sizeof grads);
+    list_rates(session, rates, sizeof rates);
+    cod_train_describe_checkpoint(session->config, session->group, step, good);
     return cod_fail(COD_ERR_NUMERIC,
                     "the %s became NaN or infinite at step %lld (first bad weight: %s; first bad gradient: %s); %s; "
                     "try a lower %s, train.clip_norm, or train.warmup",

@@ -34,7 +34,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     cod_status status = trainer_save_values(t, &checkpoint);
     COD_THEN(status, trainer_save_states(t, false, moments, &checkpoint));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step));
-    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->best_quality.values[0]));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->evaluator.best.values[0]));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
@@ -42,7 +42,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "recipe", t->config->recipe->name));
     COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
     COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
-    COD_THEN(status, trainer_save_identity(t, &checkpoint));
+    COD_THEN(status, trainer_save_identity(&t->evaluator, &t->session, &checkpoint));
     COD_THEN(status, trainer_save_totals(&checkpoint, totals));
     COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->part));
     cod_checkpoint_clear(&checkpoint);
@@ -114,7 +114,7 @@ static cod_status save_whole(trainer *t, const double totals[TRAINER_TOTALS])
 cod_status trainer_save_checkpoint(trainer *t)
 {
     double totals[TRAINER_TOTALS];
-    COD_TRY(trainer_sum_totals(t, totals));
+    COD_TRY(trainer_measures_sum(&t->measures, &t->context, t->strategy, totals));
     /* The group's part comes after those of all its ranks: it makes a step complete. */
     if (trainer_keeps_state(t))
         COD_TRY(cod_group_agree(t->group, save_rank(t), NULL));
@@ -241,10 +241,10 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
             cod_optimiser_mark_restored(t->session.optimisers[set]);
     /* Else eval.best was another figure: no model is the best by this one yet. */
     if (cod_st_metadata(file, best_key(t, key)) != NULL)
-        COD_TRY(cod_checkpoint_number(file, key, &t->best_quality.values[0]));
+        COD_TRY(cod_checkpoint_number(file, key, &t->evaluator.best.values[0]));
     COD_TRY(cod_checkpoint_whole(file, "step", 0, &step));
     if (t->leader)
-        COD_TRY(trainer_load_totals(file, t->earlier));
+        COD_TRY(trainer_load_totals(file, t->measures.earlier));
     context->step = step;
     return COD_OK;
 }

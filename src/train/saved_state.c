@@ -1,4 +1,5 @@
 /* The arrays of a run in its checkpoints: for each kind a function that saves and one that loads. */
+#include "train/not_finite_internal.h"
 #include "train/trainer_internal.h"
 
 #include <math.h>
@@ -145,7 +146,7 @@ cod_status trainer_save_values(trainer *t, cod_checkpoint *checkpoint)
         /* The group learns of a bad loss two steps late: what it spoiled must not push out the last good checkpoint. */
         for (size_t i = 0; i < count; i++)
             if (!isfinite(values[i]))
-                return trainer_report_not_finite(t, "weights", t->context.step);
+                return trainer_report_not_finite(&t->session, "weights", t->context.step);
         COD_TRY(cod_checkpoint_add_f32(checkpoint, state_name(t, set, "values", name), values, count));
     }
     return COD_OK;

@@ -95,24 +95,6 @@ static cod_status check_sets(const trainer *t)
     return COD_OK;
 }
 
-static cod_status make_losses(trainer *t)
-{
-    const cod_recipe *recipe = &t->session.recipe;
-    t->losses = calloc(recipe->step_count * (COD_PROGRAM_MAX_LOSSES + COD_PROGRAM_MAX_OUTPUTS), sizeof *t->losses);
-    COD_REQUIRE_MEMORY(t->losses);
-    for (size_t i = 0; i < recipe->step_count; i++) {
-        const cod_sub_step *step = &recipe->steps[i];
-        for (size_t k = 0; k < COD_PROGRAM_MAX_LOSSES && step->losses[k] != NULL; k++)
-            t->losses[t->loss_count++] =
-                (trainer_loss){.name = step->losses[k], .value = step->program.losses[k], .sub_step = step};
-        for (size_t k = 0; k < COD_PROGRAM_MAX_OUTPUTS && step->figure_names[k] != NULL; k++)
-            t->losses[t->loss_count++] = (trainer_loss){
-                .name = step->figure_names[k], .value = step->figures[k], .sub_step = step, .is_figure = true};
-    }
-    cod_guards_init(&t->guards, recipe);
-    return COD_OK;
-}
-
 /**
  * How many groups the data are for: one group in the place of several holds what they do together, one rank what the
  * first does.
@@ -230,7 +212,8 @@ static cod_status set_up_locally(trainer *t)
     COD_TRY(t->config->strategy->create(t->config, &t->strategy));
     COD_TRY(cod_train_session_build(&t->session, t->strategy));
     COD_TRY(check_sets(t));
-    COD_TRY(make_losses(t));
+    COD_TRY(trainer_losses_init(&t->losses, &t->session.recipe));
+    cod_guards_init(&t->guards, &t->session.recipe);
     COD_TRY(init_weights(t));
     return code_allreduce(t);
 }
@@ -248,14 +231,7 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
 {
     const cod_train_session *session = &t->session;
     COD_TRY(cod_train_session_compile(&t->session, division));
-    for (size_t i = 0; i < t->loss_count; i++) {
-        trainer_loss *loss = &t->losses[i];
-        loss->view = loss->is_figure ? cod_executable_output(session->executable, loss->value)
-                                     : cod_executable_loss_view(session->executable, loss->value);
-    }
-    t->loss_delay = !cod_backend_runs_at_once(session->backend) && !trainer_leaves_computing(t) ? 1 : 0;
-    COD_TRY(cod_readback_create(session->backend, session->device, NULL, (size_t)t->loss_delay + 1,
-                                t->loss_count * (size_t)t->config->train.accumulate, &t->readback));
+    COD_TRY(trainer_losses_connect(&t->losses, session, !trainer_leaves_computing(t)));
     if (t->leader && cod_backend_runs_at_once(session->backend) && t->config->data.transfer != COD_TRANSFER_AUTO)
         cod_log_info("group %d: data.transfer: %s changes nothing here: backend '%s' computes in the host's memory",
                      cod_group_index(t->group), cod_data_transfer_names[t->config->data.transfer],
@@ -263,18 +239,11 @@ static cod_status compile_locally(trainer *t, const cod_division *division)
     return cod_batches_init(&t->batches, session, &t->task->samples, needs_batches_again(&session->recipe));
 }
 
-/** Two steps hide a reduction; ranks that run apart need as many more. */
 static cod_status make_agreements(trainer *t)
 {
-    t->agreement_delay = 1 + (t->strategy->agree_within > 1 ? t->strategy->agree_within : 1);
-    t->agreement_count = t->loss_count + 1 + t->strategy->flag_count;
-    t->agreements = calloc((size_t)t->agreement_delay, sizeof *t->agreements);
-    COD_REQUIRE_MEMORY(t->agreements);
-    for (int64_t i = 0; i < t->agreement_delay; i++) {
-        t->agreements[i].values = calloc(t->agreement_count, sizeof(double));
-        COD_REQUIRE_MEMORY(t->agreements[i].values);
-    }
-    return COD_OK;
+    t->agreements = (trainer_agreements){
+        .group = t->group, .world = cod_comm_world(t->request->comm), .together_every = trainer_in_step_every(t)};
+    return trainer_agreements_init(&t->agreements, t->strategy->agree_within, t->losses.count, t->strategy->flag_count);
 }
 
 /** Set-up before the device: opens the data, which determine the mini-batch. Collective on all ranks. */
@@ -283,6 +252,11 @@ static cod_status describe_data(trainer *t)
     cod_train_session *session = &t->session;
     COD_TRY(cod_group_agree(cod_comm_world(t->request->comm), open_data(t), NULL));
     COD_TRY(compare_data(t));
+    t->evaluator = (trainer_evaluator){.task = t->task,
+                                       .folder = t->folder,
+                                       .checkpoints = t->checkpoints,
+                                       .best = cod_task_quality_unknown(),
+                                       .last = cod_task_quality_unknown()};
     *session = (cod_train_session){.config = t->config,
                                    .group = cod_group_index(t->group),
                                    .sample = t->task->samples.input,
@@ -302,7 +276,6 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(cod_group_agree(world, make_group(t), NULL));
     t->leader = cod_group_rank(t->group) == 0;
     COD_TRY(cod_group_agree(world, choose_allreduce(t), NULL));
-    t->best_quality = t->last_quality = cod_task_quality_unknown();
     snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
     trainer_closing_part(cod_group_index(t->group), t->closing_part);
     COD_TRY(trainer_open_folder(t));
@@ -360,12 +333,10 @@ void trainer_clear(trainer *t)
     if (t->strategy != NULL)
         t->strategy->ops->destroy(t->strategy);
     cod_batches_clear(&t->batches);
-    cod_readback_destroy(t->readback);
+    trainer_losses_clear(&t->losses);
     if (t->task != NULL)
         t->task->kind->close(t->task);
-    if (t->eval_weights.backend != NULL)
-        cod_weights_clear(&t->eval_weights);
-    cod_model_clear(&t->eval_model);
+    trainer_evaluator_clear(&t->evaluator);
     cod_group_leave_device(t->group); /* its plans name the session's buffers */
     cod_train_session_clear(&t->session);
     if (t->between_devices != NULL)
@@ -374,10 +345,7 @@ void trainer_clear(trainer *t)
         backend->close(device);
     cod_coded_allreduce_destroy(t->coded);
     cod_group_destroy(t->group);
-    for (int64_t i = 0; t->agreements != NULL && i < t->agreement_delay; i++)
-        free(t->agreements[i].values);
-    free(t->agreements);
-    free(t->losses);
+    trainer_agreements_clear(&t->agreements);
     cod_file_lock_release(t->group_lock);
     cod_file_lock_release(t->lock);
 }

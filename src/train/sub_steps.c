@@ -14,41 +14,6 @@ static int trained_set(const trainer *t, const cod_sub_step *sub_step)
     return set != NULL ? cod_graph_set_index(t->session.recipe.model.graph, set) : -1;
 }
 
-static size_t readback_slot(const trainer *t, int64_t step)
-{
-    return (size_t)(step % (t->loss_delay + 1));
-}
-
-/** Queues what brings the losses of a program that was queued for mini-batch `batch`. */
-static cod_status put_losses(trainer *t, const cod_sub_step *sub_step, int64_t batch)
-{
-    for (size_t i = 0; i < t->loss_count; i++)
-        if (t->losses[i].sub_step == sub_step)
-            COD_TRY(cod_readback_put(t->readback, readback_slot(t, t->context.step),
-                                     i * (size_t)t->batches.count + (size_t)batch, &t->losses[i].view));
-    return COD_OK;
-}
-
-cod_status trainer_get_losses(trainer *t, int64_t step, double *losses)
-{
-    for (size_t i = 0; i < t->loss_count; i++) {
-        losses[i] = 0;
-        if (!trainer_trains(t) || !cod_sub_step_is_due(t->losses[i].sub_step, step))
-            continue;
-        if (trainer_leaves_computing(t)) {
-            losses[i] = t->losses[i].computed;
-            continue;
-        }
-        for (int64_t b = 0; b < t->batches.count; b++) {
-            double value;
-            COD_TRY(cod_readback_get(t->readback, readback_slot(t, step), i * (size_t)t->batches.count + (size_t)b,
-                                     &value));
-            losses[i] += value / (double)t->batches.count;
-        }
-    }
-    return COD_OK;
-}
-
 /** Whether neither other ranks nor the strategy act between gradients and update: both are one recording. */
 static bool joins_update(const trainer *t)
 {
@@ -84,7 +49,7 @@ static cod_status run_sub_step(trainer *t, size_t index, int64_t batch, const ch
         COD_TRY(optimise(t, index, program));
     else
         COD_TRY(cod_program_run(program, reduces ? bucket_ready : NULL, t));
-    return put_losses(t, sub_step, batch);
+    return trainer_losses_put(&t->losses, t->context.step, sub_step, batch);
 }
 
 /** Whether this rank runs the optimiser: all do, but where some serve only these. */
@@ -145,12 +110,12 @@ cod_status trainer_run_sub_steps(trainer *t)
     const char *distilling = distils != NULL ? distils->program.name : NULL;
     COD_TRY(STRATEGY(t, before_step, &t->context));
     if (trainer_leaves_computing(t)) {
-        COD_TRY(t->strategy->ops->division->compute(t->strategy, &t->context, &t->losses[0].computed));
+        COD_TRY(t->strategy->ops->division->compute(t->strategy, &t->context, &t->losses.items[0].computed));
         return update(t, 0);
     }
     if (distils != NULL && cod_sub_step_is_due(distils, t->context.step))
         COD_TRY(STRATEGY_PART(t, teaching, choose, &t->context, &distilling));
-    cod_readback_open(t->readback, readback_slot(t, t->context.step));
+    trainer_losses_begin(&t->losses, t->context.step);
     set_rates(t);
     cod_batches_begin(&t->batches);
     for (size_t first = 0; first < recipe->step_count;) {
@@ -160,5 +125,5 @@ cod_status trainer_run_sub_steps(trainer *t)
         COD_TRY(run_round(t, first, last, distilling));
         first = last + 1;
     }
-    return cod_readback_close(t->readback, readback_slot(t, t->context.step));
+    return trainer_losses_end(&t->losses, t->context.step);
 }

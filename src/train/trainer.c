@@ -1,91 +1,66 @@
 /* The step loop. */
 #include "train/memory_plan.h"
+#include "train/not_finite_internal.h"
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
 #include "core/trace.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/** Records a loss of step `step`, summed over the group; NaN if it was not finite on one of the ranks. */
-static cod_status take_loss(trainer *t, trainer_loss *loss, double sum, int64_t step)
+/** A failure of the whole group, which its first rank words. */
+static cod_status fail_by_leader(const trainer *t, cod_status status)
 {
-    char what[80] = "loss";
-    if (step < t->first_step || !cod_sub_step_is_due(loss->sub_step, step))
-        return COD_OK;
-    if (t->loss_count > 1)
-        snprintf(what, sizeof what, "%s '%s'", loss->is_figure ? "figure" : "loss", loss->name);
-    if (!isfinite(sum)) {
-        const cod_status status = trainer_report_not_finite(t, what, step);
-        return t->leader ? status : cod_fail_said_elsewhere(status);
-    }
-    loss->sum += sum / trainer_replicas(t);
-    loss->steps++;
-    return COD_OK;
+    return t->leader ? status : cod_fail_said_elsewhere(status);
 }
 
+/** Records the losses of step `step`, summed over the group; NaN where one was not finite on one of the ranks. */
 static cod_status take_losses(trainer *t, const double *sums, int64_t step)
 {
-    for (size_t i = 0; i < t->loss_count; i++)
-        COD_TRY(take_loss(t, &t->losses[i], sums[i], step));
-    return COD_OK;
-}
-
-/** Acts on what the group's ranks said about the step before the last; sets *stop when one was asked to. */
-static cod_status agree(trainer *t, agreement *slot, int64_t step, bool *stop)
-{
-    if (!slot->pending)
+    const trainer_loss *bad =
+        step < t->first_step ? NULL : trainer_losses_add(&t->losses, step, sums, trainer_replicas(t));
+    char what[80] = "loss";
+    if (bad == NULL)
         return COD_OK;
-    slot->pending = false;
-    const double begin = cod_clock_s();
-    COD_TRY(cod_request_wait(&slot->request, INFINITY));
-    double *const asked_to_stop = &slot->values[t->loss_count];
-    COD_TRY(take_losses(t, slot->values, step - t->loss_delay));
-    if (trainer_in_step(t)) {
-        COD_TRY(cod_request_wait(&slot->world_request, INFINITY));
-        *asked_to_stop = slot->world_stop;
-    }
-    t->agreeing_s += cod_clock_s() - begin;
-    *stop = *stop || *asked_to_stop > 0;
-    return STRATEGY_PART(t, peers, flags_in, &t->context, asked_to_stop + 1);
+    if (t->losses.count > 1)
+        snprintf(what, sizeof what, "%s '%s'", bad->is_figure ? "figure" : "loss", bad->name);
+    return fail_by_leader(t, trainer_report_not_finite(&t->session, what, step));
 }
 
-/** This rank's losses of a step, NaN where one is not finite: no sum of infinities then makes it so. */
-static cod_status tell_losses(trainer *t, int64_t step, double *losses)
+/** Acts on what the group's ranks said about step `step`; sets *stop when one was asked to. */
+static cod_status agree(trainer *t, int64_t step, bool *stop)
 {
+    trainer_agreement *agreement;
     if (step < t->first_step)
         return COD_OK;
-    COD_TRY(trainer_get_losses(t, step, losses));
-    for (size_t i = 0; i < t->loss_count; i++)
-        losses[i] = isfinite(losses[i]) ? losses[i] : NAN;
-    return COD_OK;
+    const double begin = cod_clock_s();
+    COD_TRY(trainer_agreement_wait(&t->agreements, step, &agreement));
+    COD_TRY(take_losses(t, agreement->losses, step - t->losses.delay));
+    COD_TRY(trainer_agreement_read_stop(&t->agreements, agreement, stop));
+    t->measures.agreeing_s += cod_clock_s() - begin;
+    return STRATEGY_PART(t, peers, flags_in, &t->context, agreement->flags);
+}
+
+/** This rank's losses of a step. @param[in,out] losses  zeros, which stay where there are none */
+static cod_status tell_losses(const trainer *t, int64_t step, double *losses)
+{
+    return step >= t->first_step && trainer_trains(t) ? trainer_losses_read(&t->losses, step, losses) : COD_OK;
 }
 
 /** Tells the group about this step; done in the background. */
-static cod_status tell(trainer *t, agreement *slot)
+static cod_status tell(trainer *t)
 {
     const atomic_int *signal = t->request->stop_signal;
-    const bool late = t->config->max_time_s > 0 && cod_clock_s() - t->start_s > t->config->max_time_s;
+    const double max_time_s = t->config->max_time_s;
+    const bool late = max_time_s > 0 && trainer_measures_elapsed_s(&t->measures) > max_time_s;
     const cod_strategy_peers *peers = t->strategy->ops->peers;
-    double *const asked_to_stop = &slot->values[t->loss_count];
-    memset(slot->values, 0, t->agreement_count * sizeof *slot->values);
-    slot->pending = true;
-    COD_TRY(tell_losses(t, t->context.step - t->loss_delay, slot->values));
-    *asked_to_stop = late || (signal != NULL && *signal != 0);
+    trainer_agreement *agreement = trainer_agreement_begin(&t->agreements, t->context.step);
+    COD_TRY(tell_losses(t, t->context.step - t->losses.delay, agreement->losses));
+    *agreement->stop = late || (signal != NULL && *signal != 0);
     if (peers != NULL && peers->flags_out != NULL)
-        peers->flags_out(t->strategy, asked_to_stop + 1);
-    const int64_t every = trainer_in_step_every(t);
-    const bool together = every > 0 && (t->context.step + 1) % every == 0;
-    slot->world_stop = together ? *asked_to_stop : 0;
-    if (together)
-        COD_TRY(cod_group_reduce_start(cod_comm_world(t->context.comm), &slot->world_stop, 1, COD_REDUCE_MAX,
-                                       &slot->world_request));
-    if (cod_group_size(t->group) == 1)
-        return COD_OK;
-    return cod_group_reduce_start(t->group, slot->values, t->agreement_count, COD_REDUCE_SUM, &slot->request);
+        peers->flags_out(t->strategy, agreement->flags);
+    return trainer_agreement_start(&t->agreements, t->context.step);
 }
 
 static bool is_due(int64_t step, int64_t every)
@@ -95,7 +70,8 @@ static bool is_due(int64_t step, int64_t every)
 
 static void look_at_guards(trainer *t)
 {
-    cod_guards_look(&t->guards, t->context.step, t->leader ? cod_group_index(t->group) : -1, trainer_mean_by_name, t);
+    cod_guards_look(&t->guards, t->context.step, t->leader ? cod_group_index(t->group) : -1,
+                    trainer_losses_mean_by_name, &t->losses);
 }
 
 /** Ends a run whose model has diverged by the recipe's guards, so that it is not taken for a good one. */
@@ -108,9 +84,8 @@ static cod_status refuse_spoilt(trainer *t)
     cod_guards_describe(&t->guards, guard, why, sizeof why);
     cod_train_describe_checkpoint(t->config, cod_group_index(t->group),
                                   t->guards.since[guard - t->session.recipe.guards], good);
-    const cod_status status =
-        cod_fail(COD_ERR_NUMERIC, "the model has diverged and is neither saved nor exported: %s; %s", why, good);
-    return t->leader ? status : cod_fail_said_elsewhere(status);
+    return fail_by_leader(
+        t, cod_fail(COD_ERR_NUMERIC, "the model has diverged and is neither saved nor exported: %s; %s", why, good));
 }
 
 /** Does the work between steps: figures, evaluation, checkpoint. context->step steps are done. */
@@ -128,9 +103,10 @@ static cod_status after_step(trainer *t)
     if (evaluates)
         COD_TRY(trainer_gather(t, NULL));
     if (evaluates && t->leader) {
-        const int64_t wanted = t->config->eval.images;
+        const int64_t wanted = t->config->eval.images, limit = wanted > 0 ? wanted : t->task->kind->eval_items;
+        const bool usable = cod_guards_spoilt(&t->guards) == NULL;
         cod_task_quality mean;
-        COD_TRY(trainer_validate(t, wanted > 0 ? wanted : t->task->kind->eval_items, &mean));
+        COD_TRY(trainer_validate(&t->evaluator, context, limit, usable, &mean));
         COD_TRY(STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]));
     }
     /* The last line waits for the final evaluation. */
@@ -143,30 +119,26 @@ static cod_status after_step(trainer *t)
     return COD_OK;
 }
 
-static cod_status one_step(trainer *t, agreement *slot, bool *stop)
+static cod_status one_step(trainer *t, bool *stop)
 {
     cod_train_context *context = &t->context;
     const double begin = cod_clock_s(), processor = cod_clock_process_s();
-    COD_TRY(agree(t, slot, context->step - t->agreement_delay, stop));
+    COD_TRY(agree(t, context->step - t->agreements.delay, stop));
     COD_TRY(cod_memory_plan_explain(&t->session, trainer_run_sub_steps(t)));
     COD_TRY(STRATEGY(t, after_step, context));
-    COD_TRY(tell(t, slot));
+    COD_TRY(tell(t));
     context->step++;
-    const double step_s = cod_clock_s() - begin;
-    t->steps_s += step_s;
-    t->processor_s += cod_clock_process_s() - processor;
-    t->step_ms[t->step_count++ % STEP_TIMES] = (float)(1e3 * step_s);
+    trainer_measures_add_step(&t->measures, begin, processor);
     return COD_OK;
 }
 
 /** Takes the losses that no later step has told, as a device's come late. Collective on the group. */
 static cod_status settle_losses(trainer *t)
 {
-    double *const losses = t->agreements[0].values; /* nothing is under way any more */
-    for (int64_t step = t->context.step - t->loss_delay; step < t->context.step; step++) {
-        memset(losses, 0, t->loss_count * sizeof *losses);
+    for (int64_t step = t->context.step - t->losses.delay; step < t->context.step; step++) {
+        double *const losses = trainer_agreement_begin(&t->agreements, 0)->losses; /* as none is under way any more */
         COD_TRY(tell_losses(t, step, losses));
-        COD_TRY(cod_group_reduce(t->group, losses, t->loss_count, COD_REDUCE_SUM));
+        COD_TRY(cod_group_reduce(t->group, losses, t->losses.count, COD_REDUCE_SUM));
         COD_TRY(take_losses(t, losses, step));
     }
     return COD_OK;
@@ -175,11 +147,8 @@ static cod_status settle_losses(trainer *t)
 /** Ends what is still under way, so that a stop or the end leaves nothing behind. */
 static cod_status drain(trainer *t, bool *stop)
 {
-    for (int64_t i = 0; i < t->agreement_delay; i++) {
-        const int64_t step = t->context.step - t->agreement_delay + i;
-        if (step >= t->first_step)
-            COD_TRY(agree(t, &t->agreements[step % t->agreement_delay], step, stop));
-    }
+    for (int64_t step = t->context.step - t->agreements.delay; step < t->context.step; step++)
+        COD_TRY(agree(t, step, stop));
     return settle_losses(t);
 }
 
@@ -187,7 +156,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
 {
     bool stop = false, late = false;
     while (t->context.step < t->context.steps && !stop) {
-        COD_TRY(one_step(t, &t->agreements[t->context.step % t->agreement_delay], &stop));
+        COD_TRY(one_step(t, &stop));
         COD_TRY(after_step(t));
     }
     COD_TRY(drain(t, &late));
@@ -206,7 +175,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
 static cod_status run(trainer *t, cod_train_ending *ending)
 {
     COD_TRY(trainer_set_up(t));
-    t->start_s = cod_clock_s();
+    t->measures.start_s = cod_clock_s();
     trainer_watchdog_note_start(t->watchdog, t->context.step);
     *ending = COD_TRAIN_FINISHED;
     if (!t->finished_before)
@@ -224,7 +193,7 @@ static cod_status run(trainer *t, cod_train_ending *ending)
 static cod_status add_checkpoint(const trainer *t, cod_status status)
 {
     char reason[4096], good[80];
-    if (t->start_s == 0 || status == COD_ERR_NUMERIC) /* which has its own message */
+    if (t->measures.start_s == 0 || status == COD_ERR_NUMERIC) /* which has its own message */
         return status;
     const bool said_elsewhere = cod_error_said_elsewhere();
     snprintf(reason, sizeof reason, "%s", cod_error_message());

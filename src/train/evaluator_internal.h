@@ -1,0 +1,45 @@
+/**
+ * @file
+ * Evaluates the group's model on held-out data, and keeps the best model. Only a group's leader evaluates.
+ */
+#ifndef COD_TRAIN_EVALUATOR_INTERNAL_H
+#define COD_TRAIN_EVALUATOR_INTERNAL_H
+
+#include "train/task.h"
+
+typedef struct trainer_evaluator {
+    cod_train_task *task;             /**< this and the folders: borrowed */
+    const char *folder, *checkpoints; /**< of the run */
+    cod_model model;                  /**< only the recipe's model; made when it is first evaluated */
+    cod_weights weights;              /**< its weights or their moving average, for evaluating and saving */
+    cod_task_quality best, last;      /**< last: since the last line of metrics, otherwise unknown */
+} trainer_evaluator;
+
+void trainer_evaluator_clear(trainer_evaluator *evaluator);
+
+/**
+ * Takes over the session's weights (or their moving average), which must be finite, evaluates them on at most `limit`
+ * validation items (0 = all), some of which go to samples/, and keeps the best model.
+ *
+ * @param usable  the model may be kept as the best one
+ * @param[out] mean  unknown if there are no items
+ */
+COD_MUST_CHECK cod_status trainer_validate(trainer_evaluator *evaluator, const cod_train_context *context,
+                                           int64_t limit, bool usable, cod_task_quality *mean);
+/**
+ * Evaluates the evaluator's weights on all items.
+ *
+ * @param own  they are the group's own model, whose predictions are kept if the configuration asks for them
+ */
+COD_MUST_CHECK cod_status trainer_evaluate(const trainer_evaluator *evaluator, const cod_train_context *context,
+                                           cod_split split, bool own, cod_task_quality *mean);
+/** Writes the evaluator's weights as a model file. */
+COD_MUST_CHECK cod_status trainer_save_model(const trainer_evaluator *evaluator, const char *path);
+/**
+ * Writes the model's architecture and the name of the evaluated array into a group's checkpoint, so that the file can
+ * also be read as a model (infer/model_file.h).
+ */
+COD_MUST_CHECK cod_status trainer_save_identity(const trainer_evaluator *evaluator, const cod_train_session *session,
+                                                cod_checkpoint *checkpoint);
+
+#endif
