@@ -75,7 +75,7 @@ static cod_status read_all(const trainer *t, const cod_st_file *file, closing *o
 cod_status closing_read(const trainer *t, int group, closing *out)
 {
     cod_st_file *file = NULL;
-    char part[32];
+    char part[TRAINER_PART];
     trainer_closing_part(group, part);
     COD_TRY(cod_checkpoint_open(t->checkpoints, t->context.steps, part, &file));
     const cod_status status = read_all(t, file, out);

@@ -27,7 +27,7 @@ static cod_status clean_group(const trainer *t)
     COD_TRY(cod_checkpoint_clean(t->checkpoints, t->part));
     COD_TRY(cod_checkpoint_clean(t->checkpoints, t->closing_part));
     for (int r = 0; r < size; r++) {
-        snprintf(name, sizeof name, "rank-%d", cod_group_world_rank(t->group, group, r));
+        trainer_rank_part(cod_group_world_rank(t->group, group, r), name);
         COD_TRY(cod_checkpoint_clean(t->checkpoints, name));
     }
     return COD_OK;

@@ -36,9 +36,19 @@ int trainer_ranks(const trainer *t)
     return ranks;
 }
 
-void trainer_closing_part(int group, char part[32])
+void trainer_group_part(int group, char part[TRAINER_PART])
 {
-    snprintf(part, 32, "closing-%d", group);
+    snprintf(part, TRAINER_PART, "group-%d", group);
+}
+
+void trainer_rank_part(int rank, char part[TRAINER_PART])
+{
+    snprintf(part, TRAINER_PART, "rank-%d", rank);
+}
+
+void trainer_closing_part(int group, char part[TRAINER_PART])
+{
+    snprintf(part, TRAINER_PART, "closing-%d", group);
 }
 
 int64_t trainer_in_step_every(const trainer *t)

@@ -4,13 +4,7 @@
 #include "core/log.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static void rank_part(int world_rank, char part[32])
-{
-    snprintf(part, 32, "rank-%d", world_rank);
-}
 
 /** Key of the best first figure so far in a checkpoint: "best_psnr_y". */
 static const char *best_key(const trainer *t, char key[64])
@@ -52,22 +46,40 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
 static cod_status save_rank(trainer *t)
 {
     cod_checkpoint checkpoint = {0};
-    char part[32];
-    rank_part(trainer_rank(t), part);
     cod_status status = cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step);
     COD_THEN(status, trainer_save_statistics(t, &checkpoint));
     COD_THEN(status, trainer_save_residual(t, &checkpoint));
     COD_THEN(status, STRATEGY(t, save, &checkpoint));
     COD_THEN(status, trainer_save_states(t, true, NULL, &checkpoint));
-    COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, part));
+    COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->rank_part));
     cod_checkpoint_clear(&checkpoint);
     return status;
 }
 
-static size_t groups_needed(const trainer *t, int *first)
+/**
+ * Lists the parts of this group, or of all groups where they resume at one step.
+ *
+ * @param ranks  also those of their ranks
+ */
+static cod_status list_parts(const trainer *t, bool ranks, cod_arena *arena, const char ***parts, size_t *count)
 {
-    *first = trainer_in_step(t) ? 0 : cod_group_index(t->group);
-    return trainer_in_step(t) ? (size_t)cod_group_count(t->group) : 1;
+    const size_t capacity = (size_t)(cod_group_count(t->group) + (ranks ? trainer_ranks(t) : 0));
+    char(*names)[TRAINER_PART] = cod_arena_alloc(arena, capacity * sizeof *names);
+    *parts = cod_arena_alloc(arena, capacity * sizeof **parts);
+    *count = 0;
+    if (names == NULL || *parts == NULL)
+        return COD_ERR_MEMORY;
+    for (size_t i = 0; i < capacity; i++)
+        (*parts)[i] = names[i];
+    for (int g = 0; g < cod_group_count(t->group); g++) {
+        const cod_group_members members = cod_group_members_of(t->group, g);
+        if (!trainer_in_step(t) && g != cod_group_index(t->group))
+            continue;
+        trainer_group_part(g, names[(*count)++]);
+        for (int r = 0; ranks && r < members.size; r++)
+            trainer_rank_part(members.world_ranks[r], names[(*count)++]);
+    }
+    return COD_OK;
 }
 
 /**
@@ -77,25 +89,17 @@ static size_t groups_needed(const trainer *t, int *first)
 static cod_status prune(const trainer *t)
 {
     const int64_t keep = t->config->checkpoint.keep;
-    int first;
-    const size_t count = groups_needed(t, &first);
-    char(*names)[32] = malloc(count * sizeof *names);
-    const char **parts = malloc(count * sizeof *parts);
-    char part[32];
-    cod_status status = names != NULL && parts != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; i < count && status == COD_OK; i++) {
-        snprintf(names[i], sizeof names[i], "group-%d", first + (int)i);
-        parts[i] = names[i];
-    }
-    rank_part(trainer_rank(t), part);
+    cod_arena arena = {0};
+    const char **parts;
+    size_t count;
+    cod_status status = list_parts(t, false, &arena, &parts, &count);
     if (trainer_keeps_state(t))
-        COD_THEN(status, cod_checkpoint_prune(t->checkpoints, part, parts, count, keep));
+        COD_THEN(status, cod_checkpoint_prune(t->checkpoints, t->rank_part, parts, count, keep));
     if (t->leader) {
         COD_THEN(status, cod_checkpoint_prune(t->checkpoints, t->closing_part, parts, count, keep));
         COD_THEN(status, cod_checkpoint_prune(t->checkpoints, t->part, parts, count, keep));
     }
-    free(names);
-    free(parts);
+    cod_arena_clear(&arena);
     return status;
 }
 
@@ -123,37 +127,14 @@ cod_status trainer_save_checkpoint(trainer *t)
     return cod_group_agree(t->group, prune(t), NULL);
 }
 
-/** Parts that a resume of this group needs, or of all groups when runs must replay. */
-static size_t needed_parts(const trainer *t, bool all, char names[][32], const char **parts, size_t capacity)
-{
-    size_t count = 0;
-    for (int g = 0; g < cod_group_count(t->group); g++) {
-        const cod_group_members members = cod_group_members_of(t->group, g);
-        if (!all && g != cod_group_index(t->group))
-            continue;
-        for (int r = -1; r < (trainer_keeps_state(t) ? members.size : 0) && count < capacity; r++) {
-            if (r < 0)
-                snprintf(names[count], 32, "group-%d", g);
-            else
-                rank_part(members.world_ranks[r], names[count]);
-            parts[count] = names[count];
-            count++;
-        }
-    }
-    return count;
-}
-
 /** Groups go on alone, each from its own newest checkpoint; only a replay needs one step common to all. Leader. */
 static cod_status find_newest(const trainer *t, int64_t *step)
 {
-    const size_t capacity = 2 * (size_t)cod_comm_size(t->context.comm);
     cod_arena arena = {0};
-    char(*names)[32] = cod_arena_alloc(&arena, capacity * sizeof *names);
-    const char **parts = cod_arena_alloc(&arena, capacity * sizeof *parts);
-    cod_status status = names != NULL && parts != NULL ? COD_OK : COD_ERR_MEMORY;
-    COD_THEN(status,
-             cod_checkpoint_newest(t->checkpoints, parts, needed_parts(t, trainer_in_step(t), names, parts, capacity),
-                                   INT64_MAX, step));
+    const char **parts;
+    size_t count;
+    cod_status status = list_parts(t, trainer_keeps_state(t), &arena, &parts, &count);
+    COD_THEN(status, cod_checkpoint_newest(t->checkpoints, parts, count, INT64_MAX, step));
     cod_arena_clear(&arena);
     return status;
 }
@@ -268,9 +249,7 @@ static cod_status load_group_part(trainer *t, int64_t step)
 static cod_status load_rank_part(trainer *t, int64_t step, cod_status status)
 {
     cod_st_file *file = NULL;
-    char part[32];
-    rank_part(trainer_rank(t), part);
-    COD_THEN(status, cod_checkpoint_open(t->checkpoints, step, part, &file));
+    COD_THEN(status, cod_checkpoint_open(t->checkpoints, step, t->rank_part, &file));
     COD_THEN(status, trainer_load_statistics(t, file));
     COD_THEN(status, trainer_load_residual(t, file));
     status = cod_group_agree(t->group, status, NULL);
@@ -314,16 +293,14 @@ static cod_status check_other_groups(const trainer *t)
  */
 static cod_status discard_later(const trainer *t, int64_t step)
 {
-    char part[32];
     if (t->config->checkpoint.resume == COD_RESUME_NEVER && t->config->only_group < 0)
         return cod_comm_rank(t->context.comm) == 0 ? cod_checkpoint_discard(t->checkpoints, NULL, -1) : COD_OK;
     if (t->leader)
         COD_TRY(cod_checkpoint_discard(t->checkpoints, t->closing_part, step));
     if (step < 0 && t->config->checkpoint.resume != COD_RESUME_NEVER)
         return COD_OK;
-    rank_part(trainer_rank(t), part);
     if (trainer_keeps_state(t))
-        COD_TRY(cod_checkpoint_discard(t->checkpoints, part, step));
+        COD_TRY(cod_checkpoint_discard(t->checkpoints, t->rank_part, step));
     return t->leader ? cod_checkpoint_discard(t->checkpoints, t->part, step) : COD_OK;
 }
 

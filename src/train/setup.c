@@ -276,7 +276,8 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(cod_group_agree(world, make_group(t), NULL));
     t->leader = cod_group_rank(t->group) == 0;
     COD_TRY(cod_group_agree(world, choose_allreduce(t), NULL));
-    snprintf(t->part, sizeof t->part, "group-%d", cod_group_index(t->group));
+    trainer_group_part(cod_group_index(t->group), t->part);
+    trainer_rank_part(trainer_rank(t), t->rank_part);
     trainer_closing_part(cod_group_index(t->group), t->closing_part);
     COD_TRY(trainer_open_folder(t));
     COD_TRY(trainer_agree_nonce(t));

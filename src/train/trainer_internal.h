@@ -19,11 +19,13 @@
 #include "train/train.h"
 #include "train/watchdog_internal.h"
 
+enum { TRAINER_PART = 32 /**< bytes of the name of a part of a checkpoint */ };
+
 typedef struct trainer {
     const cod_train_request *request;
     cod_run_config *config;
     const char *folder, *checkpoints;
-    char part[32], closing_part[32]; /**< "group-G", "closing-G" */
+    char part[TRAINER_PART], rank_part[TRAINER_PART], closing_part[TRAINER_PART]; /**< of this rank's checkpoints */
     cod_file_lock *lock,
         *group_lock; /**< locks of the folder, and of a group that is a separate job; on the first rank */
     cod_trace_file *trace;
@@ -73,7 +75,10 @@ int trainer_stages(const trainer *t);
 int trainer_replicas(const trainer *t);
 /** Number of ranks of the run. */
 int trainer_ranks(const trainer *t);
-void trainer_closing_part(int group, char part[32]);
+/** Names of the parts of a checkpoint: "group-1", "rank-3", "closing-1". @param rank  as trainer_rank() counts */
+void trainer_group_part(int group, char part[TRAINER_PART]);
+void trainer_rank_part(int rank, char part[TRAINER_PART]);
+void trainer_closing_part(int group, char part[TRAINER_PART]);
 /** Number of steps from one agreement of all groups on whether to stop to the next; 0 = each group stops by itself. */
 int64_t trainer_in_step_every(const trainer *t);
 /** Whether groups wait for each other anyway; they then also stop, and resume, at the same step. */
