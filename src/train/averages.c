@@ -52,6 +52,8 @@ static cod_status connect_devices(trainer *t)
         backend->collective_destroy(device, t->between_devices);
         t->between_devices = NULL;
     }
+    if (status == COD_OK)
+        t->context.collective = t->between_devices;
     return status;
 }
 
@@ -85,7 +87,6 @@ static cod_status choose(trainer *t)
     if (!train->deterministic) {
         const cod_status status = connect_devices(t);
         if (status == COD_OK) {
-            t->context.collective = t->between_devices;
             if (t->leader)
                 cod_log_info("group %d: gradients are averaged by NCCL, between its GPUs", group);
             return COD_OK;
@@ -119,8 +120,6 @@ cod_status trainer_choose_averages(trainer *t)
     const cod_status status = by_nccl ? connect_devices(t) : connect_memory(t);
     if (status != COD_OK)
         return cod_fail_prefix(status, "train.allreduce=%s: group %d", by_nccl ? "nccl" : "direct", group);
-    if (by_nccl)
-        t->context.collective = t->between_devices;
     if (t->leader)
         cod_log_info("group %d: gradients are averaged by %s, between its GPUs", group, by_nccl ? "NCCL" : "MPI");
     return COD_OK;

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /** The rate of the last step. */
 static double last_rate(const trainer *t, int set)
@@ -100,17 +99,12 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
     return COD_OK;
 }
 
-cod_status trainer_log_line(trainer *t)
+static cod_status write_line(trainer *t)
 {
     cod_metrics_line line = make_line(t);
     cod_metrics_number *more = NULL;
     cod_peer_stats *peers = NULL;
-    cod_status status = COD_OK;
-    if (t->leader)
-        status = more_numbers(t, &more, &line.more_count);
-    trainer_losses_restart(&t->losses);
-    if (!t->leader)
-        return COD_OK;
+    cod_status status = more_numbers(t, &more, &line.more_count);
     COD_THEN(status, read_peers(t, &peers, &line.peer_count));
     line.more = more;
     line.peers = peers;
@@ -120,9 +114,17 @@ cod_status trainer_log_line(trainer *t)
     line.more = NULL;
     line.peers = NULL;
     line.more_count = line.peer_count = 0;
-    COD_TRY(status);
+    if (status == COD_OK)
+        report(t, &line, false);
+    return status;
+}
+
+cod_status trainer_log_line(trainer *t)
+{
+    if (t->leader)
+        COD_TRY(write_line(t));
+    trainer_losses_restart(&t->losses);
     t->evaluator.last = cod_task_quality_unknown();
-    report(t, &line, false);
     return COD_OK;
 }
 
