@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_A_NODE = 2, PATIENCE_MS = 20000, HUNG_S = 60, FAILED = 3 };
+enum { RANKS_A_NODE = 2, PATIENCE_MS = 20000, HUNG_S = 300, FAILED = 3 };
 
 /** Settings of every job. */
 static const char *const usual[] = {
