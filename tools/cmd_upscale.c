@@ -120,6 +120,7 @@ static cod_status check_output(const char *input, const char *output, bool force
 /** Finds the pictures and decides on all outputs before the first is made. */
 static cod_status work_find(const arguments *args, picture_work *work)
 {
+    work->files.output = args->output;
     for (size_t i = 0; i < args->input_count; i++) {
         COD_REQUIRE(!cod_video_is_called(args->inputs[i]),
                     "%s: a video is upscaled alone, without others and without pictures", args->inputs[i]);

@@ -52,7 +52,8 @@ static cod_status find_subfolders(const char *root, cod_arena *arena, name_list 
     cod_status status = COD_OK;
     for (const struct dirent *entry; status == COD_OK && (entry = readdir(directory)) != NULL;) {
         struct stat info;
-        if (entry->d_name[0] != '.' && fstatat(dirfd(directory), entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode))
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "@eaDir") != 0 &&
+            fstatat(dirfd(directory), entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode))
             status = append(list, entry->d_name, arena);
     }
     closedir(directory);
@@ -210,6 +211,7 @@ static cod_status report_broken(const cod_examples *examples)
 cod_status cod_class_folders_read(const cod_data_options *options, bool report, cod_examples *out)
 {
     const char *first = options->path.items[0];
+    out->files.silent = !report;
     COD_TRY(take_classes(first, out));
     const char **names = out->class_names;
     COD_TRY(find_files("path", &options->path, first, out));

@@ -281,7 +281,7 @@ static cod_status weigh(opening *o)
 static cod_status open_dataset(opening *o)
 {
     cod_dataset *dataset = o->dataset;
-    COD_TRY(cod_sources_find(o->options, o->place->scale, &dataset->sources));
+    COD_TRY(cod_sources_find(o->options, o->place->scale, o->place->report, &dataset->sources));
     COD_TRY(open_store(o));
     o->usable = calloc(dataset->sources.count + 1, sizeof *o->usable);
     COD_REQUIRE_MEMORY(o->usable);

@@ -1,7 +1,10 @@
 #include "data/files.h"
 
+#include "core/log.h"
+
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,7 +19,8 @@ typedef struct folder {
 
 bool cod_file_is_called_image(const char *path)
 {
-    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"};
+    static const char *const endings[] = {".png",  ".jpg", ".jpeg", ".jfif", ".jpe", ".jif",
+                                          ".webp", ".bmp", ".gif",  ".tif",  ".tiff"};
     const char *ending = strrchr(path, '.');
     for (size_t i = 0; ending != NULL && i < sizeof endings / sizeof endings[0]; i++)
         if (strcasecmp(ending, endings[i]) == 0)
@@ -42,6 +46,28 @@ static cod_status append(cod_file_list *files, const char *path, const char *nam
     return COD_OK;
 }
 
+static bool holds(const char *above, const char *name)
+{
+    char path[4096];
+    struct stat info;
+    return snprintf(path, sizeof path, "%s/%s", above, name) < (int)sizeof path && stat(path, &info) == 0;
+}
+
+/** Why a folder below a root holds no pictures that are meant; NULL = it may. */
+static const char *reason_to_pass(const cod_file_list *files, const char *path, const char *name,
+                                  const struct stat *info)
+{
+    struct stat output;
+    if (name[0] == '.')
+        return "it is hidden";
+    if (strcmp(name, "@eaDir") == 0)
+        return "it holds a file server's thumbnails";
+    if (files->output != NULL && stat(files->output, &output) == 0 && output.st_dev == info->st_dev &&
+        output.st_ino == info->st_ino)
+        return "results go there";
+    return holds(path, "config.yaml") && holds(path, "checkpoints") ? "it is the folder of a training run" : NULL;
+}
+
 /** `prefix` is where relative names begin within the path. */
 static cod_status enter(cod_file_list *files, const char *path, size_t prefix, size_t root, const folder *parent)
 {
@@ -57,7 +83,7 @@ static cod_status enter(cod_file_list *files, const char *path, size_t prefix, s
         return cod_fail(COD_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
     cod_status status = COD_OK;
     for (const struct dirent *entry; status == COD_OK && (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] == '.')
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         const size_t length = strlen(path);
         char *child = cod_arena_alloc(&files->arena, length + strlen(entry->d_name) + 2);
@@ -69,9 +95,14 @@ static cod_status enter(cod_file_list *files, const char *path, size_t prefix, s
         child[length] = '/';
         strcpy(child + length + 1, entry->d_name);
         const bool found = stat(child, &info) == 0;
-        if (found && S_ISDIR(info.st_mode))
-            status = enter(files, child, prefix, root, &here);
-        else if (cod_file_is_called_image(entry->d_name)) /* a dangling link too: reading it says what is wrong */
+        if (found && S_ISDIR(info.st_mode)) {
+            const char *reason = reason_to_pass(files, child, entry->d_name, &info);
+            if (reason == NULL)
+                status = enter(files, child, prefix, root, &here);
+            else if (!files->silent)
+                cod_log_info("pictures below '%s' are left out: %s", child, reason);
+        } else if (entry->d_name[0] != '.' &&
+                   cod_file_is_called_image(entry->d_name)) /* a dangling link too: reading it says what is wrong */
             status = append(files, child, child + prefix, root, found ? &info : &(struct stat){0});
     }
     closedir(directory);

@@ -21,16 +21,19 @@ typedef struct cod_file {
 typedef struct cod_file_list {
     size_t count, capacity;
     cod_file *items;
-    cod_arena arena; /**< holds the strings */
+    const char *output; /**< folder that results go to, which holds no input; NULL = none; borrowed */
+    bool silent;        /**< do not log which folders are left out */
+    cod_arena arena;    /**< holds the strings */
 } cod_file_list;
 
 /**
  * Appends every image below `root`, sorted bytewise by relative name (the same order on every machine); links are
- * followed, hidden files and folders are not entered. A file is an image if its name says so (.png, .jpg, .jpeg, .webp,
- * .bmp, .gif, .tif or .tiff, in any case). .gif is listed so that the user is told about it. A root that is a file is
- * taken whatever its name.
+ * followed. A file is an image if its name says so (.png, .jpg, .jpeg, .jfif, .jpe, .jif, .webp, .bmp, .gif, .tif or
+ * .tiff, in any case). .gif is listed so that the user is told about it. A root that is a file is taken whatever its
+ * name. Hidden files are left out. So are hidden folders, `@eaDir`, the folders of training runs, and `files->output`;
+ * the log names each of these folders.
  *
- * @param[in,out] files  zeroed before the first call; end with cod_files_clear()
+ * @param[in,out] files  zeroed before the first call, but for `output` and `silent`; end with cod_files_clear()
  * @return COD_ERR_IO when the root or a folder below cannot be read; finding nothing is no error
  */
 COD_MUST_CHECK cod_status cod_files_find(cod_file_list *files, const char *root, size_t root_index);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /** Bumped when the same files give other pixels. */
-enum { KEY_VERSION = 1, SYNTHETIC_MARGIN = 24 };
+enum { KEY_VERSION = 2, SYNTHETIC_MARGIN = 24 };
 
 static uint64_t hash_text(uint64_t key, const char *text)
 {
@@ -183,9 +183,9 @@ static cod_status find_files(const cod_data_options *options, cod_source_list *l
     return pair_low(list, &options->val_low_path, roots);
 }
 
-cod_status cod_sources_find(const cod_data_options *options, int scale, cod_source_list *list)
+cod_status cod_sources_find(const cod_data_options *options, int scale, bool report, cod_source_list *list)
 {
-    *list = (cod_source_list){.scale = scale};
+    *list = (cod_source_list){.scale = scale, .high.silent = !report, .low.silent = !report};
     const int64_t numbers[2] = {KEY_VERSION, scale};
     list->key = cod_hash(numbers, sizeof numbers, 0);
     if (options->kind == COD_DATA_SYNTHETIC) {

@@ -1,6 +1,7 @@
 #include "pictures.h"
 
 #include "core/hash.h"
+#include "core/log.h"
 #include "data/dataset.h"
 #include "data/files.h"
 #include "data/resize.h"
@@ -57,6 +58,33 @@ static void files_are_found_in_order(void **state)
     assert_ok(cod_files_find(&files, below("nothing/"), 0)); /* finding nothing is no error */
     assert_string_equal(files.items[0].name, "text.txt");
     assert_fails(COD_ERR_IO, "/no/folder", cod_files_find(&files, "/no/folder", 0));
+    cod_files_clear(&files);
+}
+
+static void count_lines(void *context, cod_log_level level, const char *line)
+{
+    (void)level;
+    *(int *)context += strstr(line, "are left out") != NULL;
+}
+
+static void results_and_thumbnails_are_no_input(void **state)
+{
+    (void)state;
+    static const char *const made[] = {
+        "in/a.jfif",       "in/b.jpe",           "in/out/a.png",         "in/@eaDir/a.jpg",
+        "in/.cache/a.png", "in/run/config.yaml", "in/run/checkpoints/x", "in/run/samples/a.png",
+        "in/sub/out/a.png"};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        write_bytes(below("%s", made[i]), "x", 1);
+    int said = 0;
+    cod_log_set_sink(count_lines, &said, COD_LOG_INFO);
+    cod_file_list files = {.output = below("in/out")};
+    assert_ok(cod_files_find(&files, below("in/"), 0));
+    cod_log_set_sink(NULL, NULL, COD_LOG_INFO);
+    assert_int_equal(said, 4); /* of four folders */
+    assert_int_equal(files.count, 3);
+    assert_string_equal(files.items[0].name, "a.jfif");
+    assert_string_equal(files.items[2].name, "sub/out/a.png");
     cod_files_clear(&files);
 }
 
@@ -484,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_found_in_order),
+        cmocka_unit_test(results_and_thumbnails_are_no_input),
         cmocka_unit_test(options_that_disagree_are_refused),
         cmocka_unit_test(pictures_come_with_their_bicubic_halves),
         cmocka_unit_test(sides_are_cut_to_multiples_of_the_scale),
