@@ -221,10 +221,11 @@ cod_status cod_source_probe(const cod_source_list *list, size_t index, int64_t *
     *low_width = width / list->scale;
     *low_height = height / list->scale;
     if (source->low_path != NULL) {
-        COD_TRY(cod_image_probe(source->low_path, &width, &height));
         /* Sides that the scale does not divide are rounded down by some makers of pairs and up by others. */
-        const bool fits =
-            (width == *low_width || width == *low_width + 1) && (height == *low_height || height == *low_height + 1);
+        const int64_t up_width = *low_width + (width % list->scale != 0),
+                      up_height = *low_height + (height % list->scale != 0);
+        COD_TRY(cod_image_probe(source->low_path, &width, &height));
+        const bool fits = (width == *low_width || width == up_width) && (height == *low_height || height == up_height);
         if (!fits)
             return cod_fail(COD_ERR_ARGUMENT,
                             "%s: is %lldx%lld pixels; at scale %d, %s needs a low-resolution picture of %lldx%lld",

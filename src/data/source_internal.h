@@ -34,7 +34,8 @@ typedef struct cod_source_list {
  *
  * @param[out] list  end with cod_sources_clear(), after a failure too
  */
-COD_MUST_CHECK cod_status cod_sources_find(const cod_data_options *options, int scale, bool report, cod_source_list *list);
+COD_MUST_CHECK cod_status cod_sources_find(const cod_data_options *options, int scale, bool report,
+                                           cod_source_list *list);
 void cod_sources_clear(cod_source_list *list);
 
 /**

@@ -323,17 +323,20 @@ static void pairs_match_by_name(void **state)
     write_picture(below("lr/up.png"), 31, 26, 1, 53);
     write_picture(below("lr/lonelyx2.png"), 30, 25, 1, 54);
     write_picture(below("lr/wrong.png"), 60, 50, 1, 55);
+    write_picture(below("hr/wide.png"), 120, 100, 4, 6);
+    write_picture(below("lr/wide.png"), 31, 25, 1, 56); /* one too wide, although 4 divides 120 */
     cod_data_options options = options_of(below("hr"));
     set_option(&options, "low_path", below("lr"));
     set_option(&options, "val_path", below("hr/same.png"));
     set_option(&options, "val_low_path", below("lr/same.png"));
     capture_log();
     cod_dataset *dataset = open_ok(&options, &alone);
-    assert_true(cod_dataset_count(dataset).files == 6 && cod_dataset_count(dataset).broken == 2);
+    assert_true(cod_dataset_count(dataset).files == 7 && cod_dataset_count(dataset).broken == 3);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 3);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_VAL), 1);
     assert_true(logged("lonely.png: no low-resolution picture 'lonely' or 'lonelyx4'"));
     assert_true(logged("wrong.png: is 60x50 pixels; at scale 4"));
+    assert_true(logged("wide.png: is 31x25 pixels; at scale 4"));
     for (size_t i = 0; i < 3; i++) {
         cod_pair pair;
         assert_ok(cod_dataset_read(dataset, COD_SPLIT_TRAIN, i, &pair));
