@@ -151,8 +151,6 @@ static int run(arguments *args, cod_arena *arena)
         return cod_cmd_failed(status);
     printf("%s%s", text, args->json ? "\n" : "");
     free(text);
-    if (fflush(stdout) != 0)
-        return cod_cmd_failed(cod_fail(COD_ERR_IO, "standard output: cannot write the result"));
     return COD_EXIT_OK;
 }
 

@@ -17,6 +17,7 @@
 #include "tools/strategies.h"
 #include "train/recipe.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +102,7 @@ static cod_status register_all(void)
     return COD_OK;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const cod_status status = register_all();
     if (status != COD_OK)
@@ -134,4 +135,16 @@ int main(int argc, char **argv)
     fprintf(stderr, "codistill: there is no command '%s'%s%s%s\n", argv[1], near ? "; did you mean '" : "",
             near ? near : "", near ? "'?" : "; `codistill --help` lists them");
     return COD_EXIT_USAGE;
+}
+
+/** What lies in the buffer of standard output is written last of all, where a full disk is noticed last, too. */
+int main(int argc, char **argv)
+{
+    const int code = run(argc, argv);
+    const bool unwritten = fflush(stdout) != 0, failed = unwritten || ferror(stdout) != 0;
+    if (!failed || code != COD_EXIT_OK)
+        return code;
+    fprintf(stderr, "codistill: standard output: cannot write the result%s%s\n", unwritten ? ": " : "",
+            unwritten ? strerror(errno) : "");
+    return COD_EXIT_FAILED;
 }
