@@ -1,6 +1,7 @@
 #include "comm/job.h"
 
 #include "comm/group.h"
+#include "support/patience.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,7 +195,7 @@ static void a_buffer_held_in_parts_is_completed(void **state)
     cod_request *request = NULL;
     check_ok(cod_group_share_start(world, buffer, parts, PARTS, &request));
     memset(&parts[PARTS - 1], 0xff, sizeof parts[PARTS - 1]); /* parts are copied */
-    check_ok(cod_request_wait(&request, 20));
+    check_ok(cod_request_wait(&request, COD_TEST_PATIENCE_S));
     bool ok = request == NULL;
     for (size_t p = 0; p + 1 < PARTS; p++)
         for (size_t i = parts[p].offset; i < parts[p].offset + parts[p].bytes; i++)
@@ -239,7 +240,7 @@ static void ranks_swap_messages_in_lanes(void **state)
     }
     check_ok(status);
     for (int i = LANES * ROUNDS; i-- > 0 && status == COD_OK;)
-        status = cod_request_wait(&requests[i % LANES][i / LANES], 20);
+        status = cod_request_wait(&requests[i % LANES][i / LANES], COD_TEST_PATIENCE_S);
     check_ok(status);
     cod_comm_read_counters(job, &after);
     bool ok = after.group_bytes - before.group_bytes == bytes;

@@ -3,6 +3,7 @@
 #include "comm/comm_internal.h"
 #include "comm/group.h"
 #include "comm/group_memory.h"
+#include "support/patience.h"
 
 #include <string.h>
 
@@ -100,7 +101,7 @@ static bool moves_between_nodes(cod_group *group, cod_group_memory *memory)
     }
     const uint64_t before = bytes_sent();
     ok = cod_group_share_by_node_start(group, data, parts, PARTS, &request) == COD_OK && ok;
-    ok = cod_request_wait(&request, 30) == COD_OK && ok;
+    ok = cod_request_wait(&request, COD_TEST_PATIENCE_S) == COD_OK && ok;
     double sent = (double)(bytes_sent() - before);
     ok = cod_group_reduce(group, &sent, 1, COD_REDUCE_SUM) == COD_OK && sent == PARTS * COUNT * sizeof(int) && ok;
     for (int i = 0; i < PARTS * COUNT; i++)

@@ -10,6 +10,7 @@
 #include "cpu/cpu.h"
 #include "ref/ref.h"
 #include "support/late.h"
+#include "support/patience.h"
 #include "tools/strategies.h"
 #include "toy_recipe.h"
 #include "train/train.h"
@@ -50,9 +51,8 @@ static void follow(void *context, const cod_train_progress *progress)
 /** Says what failed, as the rank that knows, and ends the job. */
 static _Noreturn void end_job(cod_status status)
 {
-    enum { PATIENCE_S = 5 };
     if (status == COD_ERR_PEER || cod_error_said_elsewhere())
-        sleep(PATIENCE_S);
+        sleep(COD_TEST_PATIENCE_S); /* that rank ends the job */
     fprintf(stderr, "toy_job: %s\n", cod_error_message());
     const int code = status == COD_ERR_ARGUMENT ? 2 : 1;
     if (cod_comm_launched_ranks() == 0)

@@ -2,6 +2,7 @@
 
 #include "support/folder.h"
 #include "support/late.h"
+#include "support/patience.h"
 
 #include "core/log.h"
 #include "listener.h"
@@ -23,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_A_NODE = 2, PATIENCE_MS = 20000, HUNG_S = 300, FAILED = 3 };
+enum { RANKS_A_NODE = 2, FAILED = 3 };
 
 /** Settings of every job. */
 static const char *const usual[] = {
@@ -121,7 +122,7 @@ static cod_status train(cod_comm *comm, job_rank *self, cod_train_ending *ending
 static _Noreturn void end_job(void)
 {
     const int ranks = state.job->fails_alone ? 1 : state.job->ranks;
-    for (int ms = 0; ms < PATIENCE_MS && atomic_load(&state.ended) < ranks; ms++)
+    for (int ms = 0; ms < COD_TEST_PATIENCE_MS && atomic_load(&state.ended) < ranks; ms++)
         usleep(1000);
     cod_comm_abort(FAILED);
 }
@@ -167,7 +168,7 @@ static _Noreturn void run_child(const train_job *job)
     cod_log_set_sink(keep_line, state.report, COD_LOG_INFO);
     for (size_t i = 0; i < sizeof cmocka_catches / sizeof cmocka_catches[0]; i++)
         signal(cmocka_catches[i], SIG_DFL);
-    alarm(HUNG_S);
+    alarm(COD_TEST_PATIENCE_S);
     const int failed = cod_inprocess_run(job->ranks, RANKS_A_NODE, rank_main, NULL);
     if (failed == 0 && __lsan_do_leak_check != NULL)
         __lsan_do_leak_check();

@@ -19,7 +19,7 @@ typedef struct {
 } id;
 
 enum { SUCCESS, UNHANDLED, SYSTEM, INTERNAL, ARGUMENT, USAGE, REMOTE };
-enum { CHUNK = 1 << 14, MOST_RANKS = 16, PATIENCE_S = 20, VERSION = 22707 };
+enum { CHUNK = 1 << 14, MOST_RANKS = 16, PATIENCE_S = 300, VERSION = 22707 };
 
 typedef struct {
     atomic_int arrived, rounds, joined;
