@@ -8,6 +8,7 @@
 #include "ref/ref.h"
 #include "support/folder.h"
 #include "support/late.h"
+#include "support/patience.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -46,7 +47,7 @@ cod_exchange_options run_options(int64_t period)
                                   .rounding = 0.25,
                                   .key_every = 3,
                                   .entropy = COD_CODEC_ZSTD,
-                                  .pull_timeout_s = 30,
+                                  .pull_timeout_s = COD_TEST_PATIENCE_S,
                                   .lag_steps = period / 2};
 }
 
@@ -268,7 +269,7 @@ static void hear(exchange_run *r, int64_t step)
     if (!told->pending)
         return;
     told->pending = false;
-    must(cod_request_wait(&told->request, 60));
+    must(cod_request_wait(&told->request, COD_TEST_PATIENCE_S));
     r->ended = r->ended || told->values[cod_exchange_flag_count(r->exchange)] == cod_group_size(r->group);
     must(cod_exchange_flags_in(r->exchange, r->step, told->values));
 }
@@ -306,6 +307,48 @@ void run_use_device(exchange_run *r)
     must((r->exchange->publisher.on_device != NULL) == codes
              ? COD_OK
              : cod_fail(COD_ERR_ARGUMENT, "the exchange codes elsewhere than it should"));
+}
+
+static const cod_transport_ops *own_ops; /**< of the transports of a run that is patient */
+
+/** As long as it answers nothing. */
+static bool is_waited_for(int *waits)
+{
+    enum { WAIT_US = 100, MOST = COD_TEST_PATIENCE_MS * (1000 / WAIT_US) };
+    usleep(WAIT_US);
+    return ++*waits < MOST;
+}
+
+static cod_status offer_patiently(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
+                                  const cod_slot_wanted *wanted, bool *answered, cod_slot_offered *offered)
+{
+    int waits = 0;
+    cod_status status;
+    do
+        status = own_ops->offer(transport, expected, world_rank, wanted, answered, offered);
+    while (status == COD_OK && !*answered && is_waited_for(&waits));
+    return status;
+}
+
+static cod_status poll_patiently(cod_transport *transport, int place, cod_pull_state *state, cod_pulled *out)
+{
+    int waits = 0;
+    cod_status status;
+    do
+        status = own_ops->pull_poll(transport, place, state, out);
+    while (status == COD_OK && *state == COD_PULL_BUSY && is_waited_for(&waits));
+    return status;
+}
+
+void run_patiently(exchange_run *r)
+{
+    static cod_transport_ops ops;
+    own_ops = r->exchange->setup.transports[0]->ops;
+    ops = *own_ops;
+    ops.offer = offer_patiently;
+    ops.pull_poll = poll_patiently;
+    for (int f = 0; f < r->exchange->setup.fragments; f++)
+        r->exchange->setup.transports[f]->ops = &ops;
 }
 
 void run_leave_device(exchange_run *r)
@@ -346,7 +389,8 @@ static void one_step(exchange_run *r)
     hear(r, r->step);
     double spent = cod_clock_s() - begin;
     usleep((useconds_t)(1e3 * r->pause_ms));
-    if (cod_exchange_publish_due(r->exchange, done)) {
+    const bool publishes = r->last_publication == 0 || done <= r->last_publication;
+    if (publishes && cod_exchange_publish_due(r->exchange, done)) {
         known_values(r, mine, done, r->values);
         if (done == r->spoiled_step && cod_group_index(r->group) == r->spoiled_group)
             r->values[r->models[mine].count - 1] = NAN;
@@ -387,7 +431,9 @@ static bool holds_all(const exchange_run *r, uint64_t version)
 
 void run_until_all_hold(exchange_run *r, uint64_t version)
 {
-    r->waiting = r->satisfied = r->ended = false;
+    r->waiting = r->satisfied = false;
+    run_until(r, r->step + RUN_AGREEMENT_DELAY); /* hears what was told of an earlier version */
+    r->ended = false;
     while (!r->ended) {
         one_step(r);
         /* The question crosses groups, as nothing in training does; it is not waited for. */

@@ -29,12 +29,13 @@ typedef struct exchange_run {
     size_t waits;        /**< for the device, where none is due */
     cod_exchange_options options;
     cod_exchange_model models[RUN_MAX_GROUPS];
-    double pause_ms;      /**< of each step, in place of training */
-    int64_t spoiled_step; /**< the publication after this step holds a NaN; 0 = none */
-    int spoiled_group;    /**< of this group */
-    int64_t odd_step;     /**< from here on this rank publishes other weights than its group; 0 = it does not */
-    bool is_odd;          /**< a rank of this group does: own publications are not looked at */
-    int64_t step;         /**< steps done */
+    double pause_ms;          /**< of each step, in place of training */
+    int64_t last_publication; /**< none after this step; 0 = no end */
+    int64_t spoiled_step;     /**< the publication after this step holds a NaN; 0 = none */
+    int spoiled_group;        /**< of this group */
+    int64_t odd_step;         /**< from here on this rank publishes other weights than its group; 0 = it does not */
+    bool is_odd;              /**< a rank of this group does: own publications are not looked at */
+    int64_t step;             /**< steps done */
     run_told told[RUN_AGREEMENT_DELAY];
     uint64_t held[RUN_MAX_GROUPS][RUN_MAX_FRAGMENTS]; /**< version of each peer's fragments */
     uint64_t seen[RUN_MAX_GROUPS];                    /**< bit v: this version of the group was taken over */
@@ -67,6 +68,12 @@ void run_leave_device(exchange_run *r);
 
 /** What a buffer of the exchange's holds, of the host or of the device; until the next call. */
 const float *run_read(exchange_run *r, cod_buffer *buffer);
+
+/**
+ * From now on transports answer in the step that asks them, however long that takes: which steps pulls take no longer
+ * depends on the machine's pace.
+ */
+void run_patiently(exchange_run *r);
 
 /** Publishes these values, [count + state_count] of the own group, after this step. */
 void run_publish(exchange_run *r, const float *values, int64_t step);

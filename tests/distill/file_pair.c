@@ -29,8 +29,11 @@ cod_status pair_try_open(uint32_t group, uint64_t run, bool anew, const char *ke
     const cod_slot_identity who = pair_identity(group, run);
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {
-        .folder = folder, .key_file = key_file, .patience_s = PATIENCE_S, .anew = anew, .rooms = pair_rooms(group)};
+    const cod_file_options options = {.folder = folder,
+                                      .key_file = key_file,
+                                      .patience_s = COD_TEST_PATIENCE_S,
+                                      .anew = anew,
+                                      .rooms = pair_rooms(group)};
     return cod_file_transport_create(&options, &who, &pair_layout, out);
 }
 
@@ -61,11 +64,11 @@ cod_status pair_offer(cod_transport *t, bool *answered, uint64_t *version)
     return status;
 }
 
-cod_status pair_offered(cod_transport *t, double patience_s, uint64_t *version)
+cod_status pair_offered(cod_transport *t, uint64_t *version)
 {
     const double begin = cod_clock_s();
     cod_status status = COD_OK;
-    for (*version = 0; status == COD_OK && *version == 0 && cod_clock_s() - begin < patience_s; usleep(1000))
+    for (*version = 0; status == COD_OK && *version == 0 && cod_clock_s() - begin < COD_TEST_PATIENCE_S; usleep(1000))
         status = pair_offer(t, &(bool){0}, version);
     return status;
 }
@@ -76,7 +79,7 @@ cod_status pair_pulled(cod_transport *t, uint64_t version, cod_pull_state *state
     const double begin = cod_clock_s();
     cod_status status = t->ops->pull_start(t, 0, &who, 0, version);
     *state = COD_PULL_BUSY;
-    while (status == COD_OK && *state == COD_PULL_BUSY && cod_clock_s() - begin < PATIENCE_S)
+    while (status == COD_OK && *state == COD_PULL_BUSY && cod_clock_s() - begin < COD_TEST_PATIENCE_S)
         status = t->ops->pull_poll(t, 0, state, out);
     return status;
 }

@@ -6,8 +6,9 @@
 #define COD_TESTS_DISTILL_FILE_PAIR_H
 
 #include "distill/file.h"
+#include "support/patience.h"
 
-enum { SLOTS = 3, GROUPS = 2, BYTES = 4096, PATIENCE_S = 20, PULLS = 3 };
+enum { SLOTS = 3, GROUPS = 2, BYTES = 4096, PULLS = 3 };
 
 extern const cod_slot_layout pair_layout;
 
@@ -20,8 +21,8 @@ cod_transport *pair_open_one(uint32_t group, uint64_t run, bool anew);
 void pair_publish(cod_transport *t, uint64_t version);
 /** Asks once, or looks for the answer. */
 cod_status pair_offer(cod_transport *t, bool *answered, uint64_t *version);
-/** Asks until something is offered or refused, or `patience_s` has passed. */
-cod_status pair_offered(cod_transport *t, double patience_s, uint64_t *version);
+/** Asks until something is offered or refused, or time is up. */
+cod_status pair_offered(cod_transport *t, uint64_t *version);
 cod_status pair_pulled(cod_transport *t, uint64_t version, cod_pull_state *state, cod_pulled *out);
 /** A publisher with versions 1 to `count`, and a reader. */
 void pair_open(cod_transport **publisher, cod_transport **reader, uint64_t count);

@@ -17,6 +17,7 @@ static void open_pair(exchange_run *r)
     options.key_every = 1000; /* all but the first are deltas */
     options.lag_steps = MADE / 3;
     run_open(r, sizes, 2, &options, RUN_NAME);
+    run_patiently(r);
 }
 
 /** Steps until the version is held, while no group begins the next one. */

@@ -9,6 +9,7 @@
 #include "distill/exchange_run.h"
 #include "io/file.h"
 #include "support/folder.h"
+#include "support/patience.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PERIOD = 10, COUNT = 2000, STATISTICS = 3, RUN_NAME = 7, PATIENCE_S = 20 };
+enum { PERIOD = 10, COUNT = 2000, STATISTICS = 3, RUN_NAME = 7 };
 enum { PUBLISHER, READER, DELTA = 4 /* exchange.codec */ };
 
 static float values[COUNT + STATISTICS];
@@ -136,7 +137,7 @@ static cod_exchange_checkpoint read_until(exchange_run *r, uint64_t version)
     const double since = cod_clock_s();
     cod_exchange_checkpoint held = {0};
     for (double late = 0; held.version < version && late == 0;) {
-        late = cod_clock_s() - since > PATIENCE_S;
+        late = cod_clock_s() - since > COD_TEST_PATIENCE_S;
         must(cod_group_reduce(r->group, &late, 1, COD_REDUCE_MAX));
         step(r);
         cod_exchange_read_checkpoint(r->exchange, 0, 0, &held);
@@ -298,7 +299,7 @@ static void read_until_refused(exchange_run *r, uint64_t refused)
 {
     const double since = cod_clock_s();
     while (run_sum(r, (double)run_counters(r).rejected) < (double)refused &&
-           run_sum(r, cod_clock_s() - since > PATIENCE_S) == 0)
+           run_sum(r, cod_clock_s() - since > COD_TEST_PATIENCE_S) == 0)
         step(r);
 }
 
@@ -357,7 +358,8 @@ static void halves_of_two_lives_never_meet(void **state)
     check_held(&reader, 3, 1, 0);
     publish_but_on_the_last_rank(&publisher, 4);
     const double since = cod_clock_s();
-    while (halves_of(&reader, 4) < cod_comm_size(job) - 1 && run_sum(&reader, cod_clock_s() - since > PATIENCE_S) == 0)
+    while (halves_of(&reader, 4) < cod_comm_size(job) - 1 &&
+           run_sum(&reader, cod_clock_s() - since > COD_TEST_PATIENCE_S) == 0)
         step(&reader);
     check_all(halves_of(&reader, 4) == cod_comm_size(job) - 1);
     end(&publisher);

@@ -3,6 +3,7 @@
  * another.
  */
 #include "support/folder.h"
+#include "support/patience.h"
 #include "support/test.h"
 
 #include "core/host_memory.h"
@@ -10,13 +11,13 @@
 #include "distill/exchange_puller_internal.h"
 #include "distill/file.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MINE, PEER, GROUPS };
 enum { VALUES = 1000, STATES = 10, TOTAL = VALUES + STATES, PERIOD = 50, LOOKS_AT = 48, LIFE = 9, PUBLISHED_MS = 77 };
-static const double PATIENCE_S = 20;
 
 /** The puller of group 0, and what group 1 publishes. */
 typedef struct fixture {
@@ -37,7 +38,7 @@ static cod_transport *open_transport(fixture *f, int group, cod_rooms *rooms)
     const cod_slot_layout layout = exchange_layout(&f->setup);
     const cod_slot_identity identity = exchange_identity(&f->setup, group, 0, 0);
     const cod_file_options options = {
-        .folder = folder, .key_file = "", .patience_s = PATIENCE_S, .anew = true, .rooms = rooms};
+        .folder = folder, .key_file = "", .patience_s = COD_TEST_PATIENCE_S, .anew = true, .rooms = rooms};
     cod_transport *transport = NULL;
     assert_ok(cod_file_transport_create(&options, &identity, &layout, &transport));
     return transport;
@@ -55,7 +56,7 @@ static void open_fixture(fixture *f)
                                             .codec = COD_EXCHANGE_F32,
                                             .chunk_values = 256,
                                             .slots = 4,
-                                            .pull_timeout_s = PATIENCE_S},
+                                            .pull_timeout_s = COD_TEST_PATIENCE_S},
                                 .groups = GROUPS,
                                 .mine = MINE,
                                 .size = 1,
@@ -107,14 +108,29 @@ static void publish(fixture *f, uint64_t version, int damaged)
     f->publisher->ops->oldest(f->publisher); /* waits until it is there */
 }
 
-/** Looks until there is something new, or for a while. */
-static exchange_proposal look(fixture *f, uint64_t newest_own, double patience_s)
+/** Looks until there is something new, or the peer has answered so often. */
+static exchange_proposal look_often(fixture *f, uint64_t newest_own, int answers)
 {
     exchange_proposal found = {.peer = EXCHANGE_NO_PEER};
-    for (const double begin = cod_clock_s(); found.peer == EXCHANGE_NO_PEER && cod_clock_s() - begin < patience_s;
-         usleep(1000))
+    const double begin = cod_clock_s();
+    while (found.peer == EXCHANGE_NO_PEER && answers > 0 && cod_clock_s() - begin < COD_TEST_PATIENCE_S) {
+        const bool asked = f->puller.peers[0].asked;
         assert_ok(exchange_puller_look(&f->puller, &f->puller.pulls[0], LOOKS_AT, &newest_own, &found));
+        answers -= asked && !f->puller.peers[0].asked;
+        usleep(1000);
+    }
     return found;
+}
+
+static exchange_proposal look(fixture *f, uint64_t newest_own)
+{
+    return look_often(f, newest_own, INT_MAX);
+}
+
+static bool finds_nothing(fixture *f)
+{
+    enum { ANSWERS = 5 };
+    return look_often(f, UINT64_MAX - 1, ANSWERS).peer == EXCHANGE_NO_PEER;
 }
 
 /** Pulls until it is done or lost. */
@@ -138,7 +154,7 @@ static void a_new_version_is_found_pulled_and_held(void **state)
     held_peer *peer = &f.puller.peers[0];
     cod_buffer *held = peer->values, *incoming = peer->incoming;
     publish(&f, 1, -1);
-    const exchange_proposal found = look(&f, UINT64_MAX - 1, PATIENCE_S);
+    const exchange_proposal found = look(&f, UINT64_MAX - 1);
     assert_true(found.peer == 0 && found.version == 1 && found.life == LIFE);
     const exchange_standing standing = pull(&f, found.version, found.life);
     assert_true(standing.done && !standing.lost && standing.published_ms == PUBLISHED_MS);
@@ -153,7 +169,7 @@ static void a_new_version_is_found_pulled_and_held(void **state)
     assert_memory_equal(peer->values->host, f.values, sizeof f.values);
     assert_true(peer->published_ms == PUBLISHED_MS && peer->counters.bytes == 3 * standing.bytes);
     assert_true(peer->counters.pulled == 1 && f.puller.counters.pulled == 1 && p->peer == NULL && p->look);
-    assert_true(!exchange_puller_wants(&f.puller, &found) && look(&f, UINT64_MAX - 1, 0.2).peer == EXCHANGE_NO_PEER);
+    assert_true(!exchange_puller_wants(&f.puller, &found) && finds_nothing(&f));
     close_fixture(&f);
 }
 
@@ -174,9 +190,9 @@ static void what_is_damaged_is_refused_and_never_found_again(void **state)
         assert_true(peer->version == 0 && peer->refused == 1 && f.puller.pulls[0].peer == NULL);
         assert_true(peer->counters.rejected == 1 && peer->counters.lost == 0 && f.puller.counters.lost == 0);
         assert_true(!exchange_puller_wants(&f.puller, &(exchange_proposal){.version = 1}));
-        assert_int_equal(look(&f, UINT64_MAX - 1, 0.2).peer, EXCHANGE_NO_PEER);
+        assert_true(finds_nothing(&f));
         publish(&f, 2, -1);
-        assert_int_equal(look(&f, UINT64_MAX - 1, PATIENCE_S).version, 2);
+        assert_int_equal(look(&f, UINT64_MAX - 1).version, 2);
         assert_true(pull(&f, 2, LIFE).done);
         close_fixture(&f);
     }
@@ -223,7 +239,7 @@ static void a_version_is_of_use_when_own_ones_have_reached_it(void **state)
         f.setup.options.merge = merges ? COD_MERGE_DELAY_CORRECTED : COD_MERGE_NONE;
         for (uint64_t version = 1; version <= 3; version++)
             publish(&f, version, -1);
-        assert_int_equal(look(&f, 1, PATIENCE_S).version, merges ? 2 : 3);
+        assert_int_equal(look(&f, 1).version, merges ? 2 : 3);
         close_fixture(&f);
     }
 }

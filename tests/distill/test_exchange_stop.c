@@ -6,13 +6,14 @@
 
 #include "core/trace.h"
 #include "distill/exchange_run.h"
+#include "support/patience.h"
 
 #include <signal.h>
 #include <unistd.h>
 
 /* Ranks, each a group: the first one stops the last one; the second one goes on beside it. */
 enum { FIRST, SECOND, STOPPED, RANKS };
-enum { PERIOD = 20, ALARM_S = 40 };
+enum { PERIOD = 20, ALARM_S = COD_TEST_PATIENCE_S };
 
 static pid_t pids[RANKS];
 static volatile sig_atomic_t told, alarmed;

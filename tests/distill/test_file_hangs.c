@@ -1,18 +1,21 @@
 /* The file transport on storage that hangs. */
 #include "file_pair.h"
+#include "support/clock.h"
 #include "support/folder.h"
 #include "support/test.h"
 
-#include "core/trace.h"
 #include "distill/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The leak sanitizer, where there is one: between the two this thread allocates what it may lose. */
@@ -22,8 +25,8 @@ void __lsan_enable(void) __attribute__((weak));
 /** Storage that hangs: while this is set, no file is flushed. */
 static atomic_bool stuck;
 
-/** While this is set, nothing below a folder is opened. */
-static atomic_bool stuck_opening;
+/** While this is set, nothing below a folder is opened; whether somebody waits for that. */
+static atomic_bool stuck_opening, opening_held;
 
 /* In place of the C library's, in this program. */
 int openat(int folder, const char *name, int flags, ...)
@@ -32,8 +35,10 @@ int openat(int folder, const char *name, int flags, ...)
     va_start(more, flags);
     const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
     va_end(more);
-    while (atomic_load(&stuck_opening))
+    while (atomic_load(&stuck_opening)) {
+        atomic_store(&opening_held, true);
         usleep(1000);
+    }
     return (int)syscall(SYS_openat, folder, name, flags, mode);
 }
 
@@ -42,6 +47,51 @@ int fsync(int file)
     while (atomic_load(&stuck))
         usleep(1000);
     return (int)syscall(SYS_fsync, file);
+}
+
+/** The farthest end of a wait for storage that hangs. */
+static double farthest_s;
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *mutex, const struct timespec *until);
+int __real_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *mutex, const struct timespec *until);
+
+/** Time is up for storage that hangs alone: what is only slow is waited for. */
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    struct timespec now;
+    if (!atomic_load(&stuck) && !atomic_load(&stuck_opening))
+        return pthread_cond_wait(changed, mutex);
+    clock_gettime(CLOCK_REALTIME, &now);
+    const double left_s = (double)(until->tv_sec - now.tv_sec) + 1e-9 * (double)(until->tv_nsec - now.tv_nsec);
+    farthest_s = left_s > farthest_s ? left_s : farthest_s;
+    return __real_pthread_cond_timedwait(changed, mutex, until);
+}
+
+/** Threads of this process. */
+static int count_threads(void)
+{
+    int count = 0;
+    DIR *threads = opendir("/proc/self/task");
+    assert_non_null(threads);
+    for (const struct dirent *entry; (entry = readdir(threads)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(threads);
+    return count;
+}
+
+/** Storage answers: threads that were left behind end, until there are as many as before. */
+static void await_threads(int before)
+{
+    for (int ms = 0; count_threads() > before && ms < COD_TEST_PATIENCE_MS; ms++)
+        usleep(1000);
+    assert_int_equal(count_threads(), before);
+}
+
+static void await_flag(atomic_bool *flag)
+{
+    for (int ms = 0; !atomic_load(flag) && ms < COD_TEST_PATIENCE_MS; ms++)
+        usleep(1000);
+    assert_true(atomic_load(flag));
 }
 
 static atomic_bool hold_reading, reading_held;
@@ -73,6 +123,7 @@ static void storage_that_hangs_holds_nobody(void **state)
     void *saved;
     size_t bytes;
     uint64_t version;
+    const int threads = count_threads();
     if (__lsan_disable != NULL)
         __lsan_disable(); /* what hangs is left behind, with all that it uses */
     assert_ok(cod_file_transport_create(&options, &who, &pair_layout, &publisher));
@@ -89,13 +140,13 @@ static void storage_that_hangs_holds_nobody(void **state)
     assert_fails(COD_ERR_IO, "does not answer", publisher->ops->restored(publisher, saved, bytes));
     assert_ok(publisher->ops->destroy(publisher));
     atomic_store(&stuck, false);
-    usleep(100000); /* storage answers: its thread ends */
+    await_threads(threads);
 
     publisher = pair_open_one(0, 1, false);
     assert_ok(publisher->ops->restored(publisher, saved, bytes));
     free(saved);
     publisher->ops->oldest(publisher);
-    assert_ok(pair_offered(reader, PATIENCE_S, &version));
+    assert_ok(pair_offered(reader, &version));
     assert_int_equal(version, 2);
     pair_close(publisher, reader);
 }
@@ -107,36 +158,37 @@ static void storage_that_hangs_at_the_start_is_named(void **state)
     const cod_slot_identity who = pair_identity(0, 1), other = pair_identity(1, 1);
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
-    const cod_file_options options = {.folder = folder, .key_file = "", .patience_s = 0.2, .rooms = pair_rooms(0)};
+    const double patience_s = 0.2;
+    const cod_file_options options = {
+        .folder = folder, .key_file = "", .patience_s = patience_s, .rooms = pair_rooms(0)};
     cod_transport *publisher = NULL;
     void *data;
     size_t bytes;
     uint64_t version;
+    const int threads = count_threads();
+    farthest_s = 0;
     if (__lsan_disable != NULL)
         __lsan_disable(); /* what hangs is left behind, with all that it uses */
     atomic_store(&stuck_opening, true);
-    double begin = cod_clock_s();
     assert_fails(COD_ERR_IO, "group-1/shard-0' has not answered for 0.2 s",
                  cod_file_transport_create(&options, &other, &pair_layout, &publisher));
-    assert_true(cod_clock_s() - begin < PATIENCE_S / 2.0);
     assert_null(publisher);
     atomic_store(&stuck_opening, false);
     assert_ok(cod_file_transport_create(&options, &who, &pair_layout, &publisher));
     pair_publish(publisher, 1);
     assert_ok(publisher->ops->state(publisher, &data, &bytes));
     atomic_store(&stuck_opening, true);
-    begin = cod_clock_s();
     assert_fails(COD_ERR_IO, "group-0/shard-0' has not answered for 0.2 s",
                  publisher->ops->restored(publisher, data, bytes));
     free(data);
     assert_ok(publisher->ops->destroy(publisher));
-    assert_true(cod_clock_s() - begin < PATIENCE_S / 2.0);
+    assert_true(farthest_s < 1.01 * patience_s);
     atomic_store(&stuck_opening, false);
     if (__lsan_enable != NULL)
         __lsan_enable();
-    usleep(100000); /* storage answers: both threads end */
+    await_threads(threads);
     cod_transport *reader = pair_open_one(1, 1, true);
-    assert_ok(pair_offered(reader, PATIENCE_S, &version));
+    assert_ok(pair_offered(reader, &version));
     assert_int_equal(version, 1);
     pair_close(NULL, reader);
 }
@@ -160,26 +212,38 @@ static void a_pull_is_queued_while_others_move(void **state)
     assert_ok(cod_file_transport_create(&options, &reading, &pair_layout, &reader));
     pair_publish(publisher, 1);
     reader->ops->oldest(reader); /* its own header is written */
+    cod_test_clock_stop_after(0);
+    atomic_store(&opening_held, false);
     atomic_store(&stuck_opening, true);
     for (int k = 0; k < 2; k++)
         assert_ok(reader->ops->pull_start(reader, k, &who, 0, 1));
-    usleep(100000); /* the first is being read by now */
+    await_flag(&opening_held);
     for (int k = 0; k < 2; k++)
         assert_ok(reader->ops->pull_poll(reader, k, &how[k], &got[k]));
     assert_true(!got[0].queued && got[1].queued);
-    usleep((useconds_t)(1e6 * patience_s));
+    cod_test_clock_pass(patience_s);
     assert_ok(reader->ops->pull_poll(reader, 1, &how[1], &got[1]));
     assert_true(how[1] == COD_PULL_BUSY && !got[1].queued);
     atomic_store(&stuck_opening, false);
-    const double begin = cod_clock_s();
-    while ((how[0] == COD_PULL_BUSY || how[1] == COD_PULL_BUSY) && cod_clock_s() - begin < PATIENCE_S)
+    for (int ms = 0; (how[0] == COD_PULL_BUSY || how[1] == COD_PULL_BUSY) && ms < COD_TEST_PATIENCE_MS; ms++) {
         for (int k = 0; k < 2; k++)
             assert_ok(reader->ops->pull_poll(reader, k, &how[k], &got[k]));
+        usleep(1000);
+    }
     assert_true(how[0] == COD_PULL_DONE && how[1] == COD_PULL_DONE);
     assert_ok(reader->ops->pull_start(reader, 0, &who, 0, 2));
-    usleep(100000);
-    assert_ok(reader->ops->pull_poll(reader, 0, &how[0], &got[0]));
-    assert_true(how[0] == COD_PULL_BUSY && !got[0].queued);
+    got[0].queued = true;
+    for (int ms = 0; got[0].queued && ms < COD_TEST_PATIENCE_MS; ms++) {
+        assert_ok(reader->ops->pull_poll(reader, 0, &how[0], &got[0]));
+        usleep(1000);
+    }
+    /* Looked for and not found: until it is looked for again it is not in the queue. */
+    for (int ms = 0; ms < 100; ms++) {
+        assert_ok(reader->ops->pull_poll(reader, 0, &how[0], &got[0]));
+        assert_true(how[0] == COD_PULL_BUSY && !got[0].queued);
+        usleep(1000);
+    }
+    cod_test_clock_go();
     pair_close(publisher, reader);
 }
 
@@ -197,10 +261,7 @@ static void transports_share_their_rooms(void **state)
     pair_open(&publisher, &reader, 3);
     atomic_store(&hold_reading, true);
     assert_ok(reader->ops->pull_start(reader, 0, &who, 0, 2));
-    const double begin = cod_clock_s();
-    while (!atomic_load(&reading_held) && cod_clock_s() - begin < PATIENCE_S)
-        usleep(1000);
-    assert_true(atomic_load(&reading_held));
+    await_flag(&reading_held);
     reader->ops->pull_cancel(reader, 0);
     assert_ok(pair_pulled(other, 3, &how, &got));
     assert_int_equal(how, COD_PULL_DONE);

@@ -142,7 +142,7 @@ static cod_status train(const scenario *s, cod_group *group, cod_exchange *excha
      * a group.
      */
     const bool must_see = !s->may_lose_all;
-    for (int64_t step = 1; step <= STEPS || (must_see && step <= 20 * STEPS && !all_seen(seen, held)); step++) {
+    for (int64_t step = 1; step <= STEPS || (must_see && step <= 1000 * STEPS && !all_seen(seen, held)); step++) {
         const size_t now = (size_t)step % 2; /* where the sums of step - 2 are */
         COD_TRY(cod_request_wait(&reductions[now], INFINITY));
         if (step > 2)
