@@ -19,7 +19,13 @@ bench=$tree/tests/cuda/bench_cuda_step
 bundle=build/gpu-bundle/bundle.tar.xz
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' tools/gpu-check.sh; }
 bad_usage() { echo "gpu-check: $1; see tools/gpu-check.sh --help" >&2; exit 2; }
-say() { echo "== $* ($((SECONDS / 60)) min $((SECONDS % 60)) s)"; }
+begun_s=$(date +%s)
+passed_s() { echo $(($(date +%s) - begun_s)); }
+say() {
+    local passed
+    passed=$(passed_s)
+    echo "== $* ($((passed / 60)) min $((passed % 60)) s)"
+}
 
 # Of all that is built and run here.
 digest() { find CMakeLists.txt cmake src tests tools -type f ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-16; }
@@ -82,7 +88,12 @@ exec > >(tee "$log") 2>&1
 failures=() skipped=() unmeasured=() tests=("not run")
 budget_s=$(awk "BEGIN { print int(60 * $minutes) }")
 least_s=5 # in which nothing is begun any more
-left() { echo $((SECONDS < budget_s ? budget_s - SECONDS : 0)); }
+left_until() {
+    local passed
+    passed=$(passed_s)
+    echo $((passed < $1 ? $1 - passed : 0))
+}
+left() { left_until $budget_s; }
 
 # Copies the log and the files named here to $OUT: what is there stays where a time limit ends this script.
 keep() {
@@ -205,17 +216,19 @@ small_steps=(
 )
 
 check_sanitizer() {
-    local end=$((SECONDS + $1)) most_s=90 sanitizer model options shape kind what code
+    local end most_s=90 sanitizer model options shape kind what seconds code
+    end=$(($(passed_s) + $1))
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
     [ -x "$sanitizer" ] || { skipped+=("part 2, as compute-sanitizer is missing"); return; }
     for tool in memcheck racecheck; do
         for entry in "${small_steps[@]}"; do
             IFS='|' read -r model options shape kind <<<"$entry"
             what="$tool on $model of $shape in $kind"
-            [ $((end - SECONDS)) -ge $least_s ] || { unmeasured+=("$what: no time was left"); continue; }
+            seconds=$(left_until $end)
+            [ "$seconds" -ge $least_s ] || { unmeasured+=("$what: no time was left"); continue; }
             say "compute-sanitizer, $tool, two steps of $model in $kind"
             # shellcheck disable=SC2086
-            COD_CUDA_CONVOLUTION=fixed timeout -k 5 $((end - SECONDS < most_s ? end - SECONDS : most_s)) "$sanitizer" --tool $tool --error-exitcode 9 \
+            COD_CUDA_CONVOLUTION=fixed timeout -k 5 $((seconds < most_s ? seconds : most_s)) "$sanitizer" --tool $tool --error-exitcode 9 \
                 $bench losses "$model" "$options" $shape cuda "$kind" 2 >build/sanitizer.log 2>&1
             code=$?
             if [ $code -eq 124 ] || [ $code -eq 137 ]; then

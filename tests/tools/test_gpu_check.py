@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ["tests on the device", "times of a training step", "losses of 100 steps", "compute-sanitizer"]
@@ -20,7 +19,7 @@ esac
 echo '    Start  1: test_cuda_parity_device'
 echo ' 1/3 Test  #1: test_cuda_parity_device ..........   Passed    1.20 sec'
 echo " 2/3 Test  #2: test_cuda_fused_device ...........${STAND_TEST-   Passed    1.20 sec}"
-sleep "${STAND_TESTS_S-0}"
+sleep "${STAND_TESTS_S-0}" || exit
 echo ' 3/3 Test #13: cuda_resources ...................   Passed    0.10 sec'
 exit "${STAND_TESTS-0}"
 """
@@ -32,7 +31,6 @@ case "$words" in
     *gpu_steps.py*)
         echo "steps $words" >>"$STAND_LOG"
         echo "choices $COD_CUDA_CACHE" >>"$STAND_LOG"
-        sleep "${{STAND_STEPS_S-0}}"
         echo '{{}}' >build/steps.json
         printf '{SUMMARY.encode("unicode_escape").decode()}' | tee "${{summary%% *}}"
         [ "${{STAND_STEPS-0}}" -ne 3 ] || echo 'not measured: resnet50-64: no time was left'
@@ -44,11 +42,22 @@ exec {sys.executable} "$@"
 """
 
 STANDINS = {
-    "cmake": 'case "$*" in *--build*) sleep "${STAND_BUILD_S-0}" ;; esac\n',
+    "cmake": 'case "$*" in *--build*) sleep "${STAND_BUILD_S-0}" || exit ;; esac\n',
     "ctest": CTEST,
     "python3": PYTHON,
     "nvidia-smi": 'case "$*" in *compute_cap*) echo 9.0 ;; *) echo "A GPU" ;; esac\n',
-    "compute-sanitizer": 'sleep "${STAND_SANITIZER_S-0}"; exit "${STAND_SANITIZER-0}"\n',
+    "compute-sanitizer": 'sleep "${STAND_SANITIZER_S-0}" || exit; exit "${STAND_SANITIZER-0}"\n',
+}
+
+# A clock that moves where stand-ins sleep, and at once: nothing depends on how fast this machine is.
+CLOCK = {
+    "date": 'cat "$STAND_CLOCK"\n',
+    "timeout": '[ "$1" != -k ] || shift 2\nSTAND_LIMIT_S=$1 exec "${@:2}"\n',
+    "sleep": """
+passed=$(($1 < STAND_LIMIT_S ? $1 : STAND_LIMIT_S))
+echo $(($(cat "$STAND_CLOCK") + passed)) >"$STAND_CLOCK"
+[ "$passed" -eq "$1" ] || exit 124
+""",
 }
 
 
@@ -71,15 +80,15 @@ class Rehearsal:
         path.chmod(0o755)
 
     def run(self, *arguments, **variables):
-        """The exit code, lines and seconds of gpu-check."""
+        """The exit code, the lines, and the seconds that passed on the stand-ins' clock."""
         environment = {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "OUT": str(self.folder / "out"),
-                       "STAND_LOG": str(self.folder / "log"), **{f"STAND_{name}": str(value) for name, value in variables.items()}}
+                       "STAND_LOG": str(self.folder / "log"), "STAND_CLOCK": str(self.folder / "clock"), **{f"STAND_{name}": str(value) for name, value in variables.items()}}
         for name in ("COD_CUDA_CACHE", "LD_LIBRARY_PATH"):
             environment.pop(name, None)
         (self.folder / "log").write_text("")
-        begin = time.monotonic()
+        (self.folder / "clock").write_text("0")
         done = subprocess.run(["tools/gpu-check.sh", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True)
-        return done.returncode, done.stdout.splitlines(), time.monotonic() - begin
+        return done.returncode, done.stdout.splitlines(), int((self.folder / "clock").read_text())
 
     def log(self, word):
         """What a stand-in was started with, as the words behind `word`."""
@@ -127,17 +136,22 @@ def missing_time_is_told(r):
     code, lines, _ = r.run(STEPS=3)
     expect(code == 3 and "gpu-check: not measured: resnet50-64: no time was left" in lines and "gpu-check: all of it passed, but for what was not measured" in lines,
            "what a script did not measure", code, *lines)
+    for name, text in CLOCK.items():
+        r.program(r.folder / "bin" / name, text)
     # 40 s: tests hang until their part's share is over, and the sanitizer in its first run.
     code, lines, took = r.run("--minutes", "0.67", "--part", "1", "--part", "4", "--part", "2", TESTS_S=60, SANITIZER_S=600)
     missing = [line.removeprefix("gpu-check: not measured: ") for line in lines if line.startswith("gpu-check: not measured: ")]
-    expect(code == 3 and took < 90, f"{took:.0f} s", code, *lines)
+    expect(code == 3 and took == 40, f"{took} s", code, *lines)
     expect(missing[:2] == ["test cuda_resources", "memcheck on srresnet of 1 8 8 3 in bf16: cut off"] and len(missing) == 9
            and missing[-1] == "racecheck on mlp of 4 1 1 16 in bf16: no time was left", "what was cut off", *missing)
     expect("gpu-check: tests on the device: 2 passed, 0 skipped, 0 failed" in lines and lines[-1] == SUMMARY.splitlines()[-1], "what was measured", *lines)
     # Nothing is left after the build.
     code, lines, _ = r.run("--minutes", "0.1", "--part", "4", BUILD_S=2)
     expect(code == 3 and "gpu-check: not measured: part 4: no time was left" in lines, "no time", code, *lines)
-    code, lines, _ = r.run("--minutes", "0.1", BUILD_S=20)
+    # By the machine's clock: a build that hangs is cut off.
+    for name in CLOCK:
+        (r.folder / "bin" / name).unlink()
+    code, lines, _ = r.run("--minutes", "0.1", BUILD_S=600)
     expect(code == 1 and "gpu-check: FAILED: build, which was not done after 0.1 minutes" in lines and "gpu-check: not measured: part 2" in lines, "the build", code, *lines)
 
 
