@@ -97,7 +97,7 @@ class Cluster:
     def __exit__(self, *_):
         """Ends jobs, then daemons, and what is left below them, each by its id."""
         self.call("scancel", "--signal=KILL", "--full", "--user=root", check=False)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline and self.call("squeue", "-h", check=False).out.strip():
             time.sleep(0.2)
         left = [pid for daemon in self.daemons for pid in descendants(daemon.pid)]

@@ -350,7 +350,7 @@ def run(program, folder, arguments):
     words = [program if word == "codistill" else word for word in as_typed(arguments)]
     variables = [word for word in words[:1] if re.match(r"[A-Z_]+=", word)]
     env = dict(os.environ, **ENVIRONMENT, **dict(word.split("=", 1) for word in variables))
-    done = subprocess.run(words[len(variables):], cwd=folder, env=env, capture_output=True, text=True, timeout=120,
+    done = subprocess.run(words[len(variables):], cwd=folder, env=env, capture_output=True, text=True, timeout=300,
                           stdin=subprocess.DEVNULL)
     return done.returncode, our_own(done.stderr)
 

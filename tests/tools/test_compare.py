@@ -16,7 +16,7 @@ from train_support import MPI, Skip, check, floats, read_safetensors, run_cases,
 
 CONFIG = """\
 name: c
-cluster: {threads: 1, teardown_timeout_s: 20, groups: 2}
+cluster: {threads: 1, teardown_timeout_s: 600, groups: 2}
 model: {name: mlp, hidden: [16]}
 data: {kind: synthetic, synthetic_count: 210, synthetic_shape: [2, 3, 4], synthetic_classes: 3, batch: 8}
 train: {strategy: codistill, steps: 120, rate: 1.0e-2, precision: f32}
@@ -33,7 +33,7 @@ compare:
 
 def compare(bench, arms, *arguments, code=0):
     bench.write("c.yaml", CONFIG.replace("ARMS", arms))
-    result = bench.run("compare", "c.yaml", *arguments, timeout=200)
+    result = bench.run("compare", "c.yaml", *arguments)
     check(result.code == code, f"compare did not end with {code}", result)
     return result
 

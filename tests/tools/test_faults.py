@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, descendants, hanging, kill_job, png, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import Skip, check, descendants, hanging, kill_job, png, rank_process, run_cases, steps_saved, tries, wait_for_steps
 
 SETUPS = {
     "single": ["train.strategy=single"],
@@ -23,10 +23,9 @@ SETUPS = {
 ENDLESS = ["name=f", "train.steps=10000000", "eval.every=0", "log.tensorboard=false", "log.samples=0"]
 
 
-def check_end(result, *parts, rank=None, seconds=110):
-    """Exit code 1, soon, and one message with all of `parts`."""
+def check_end(result, *parts, rank=None):
+    """Exit code 1 and one message with all of `parts`."""
     check(result.code == 1, f"exit code {result.code}, not 1", result)
-    check(result.seconds < seconds + 10, f"it took {result.seconds:.0f} s to end", result)
     messages = [line for line in result.err.splitlines() if line.startswith("codistill: ")]
     check(len(messages) == 1, f"{len(messages)} messages, not one", result)
     where = [f"rank {rank} on {socket.gethostname()}"] if rank is not None else []
@@ -99,10 +98,10 @@ def killed_in_encode(bench):
         published = [event["step"] for event in bench.events("f", 1) if event["kind"] == "publish"][-1]
         return published < bench.metrics("f", 1)[-1]["step"] < published + period // 4
 
-    check(any(kill_after_publication() for _ in range(5)), "no kill came while a publication was being encoded")
+    check(any(kill_after_publication() for _ in tries()), "no kill came while a publication was being encoded")
     step = max(steps_saved(bench.path("runs", "f", "checkpoints")))
     more = 4 * period  # one group may be hundreds of steps behind the other, which then waits long for a publication
-    result = bench.trained(*fixed, f"train.steps={step + more}", timeout=120)
+    result = bench.trained(*fixed, f"train.steps={step + more}")
     check(f"resumed at step {step}" in result.err, "it did not go on", result)
     for group in bench.summary("f")["group_results"]:
         events = [event for event in bench.events("f", group["group"]) if event["kind"] == "switch" and event["step"] > step]
@@ -178,7 +177,7 @@ def steps_of(bench, group=0):
     return bench.metrics("f", group)[-1]["step"]
 
 
-def goes_on(bench, process, group, seconds=120):
+def goes_on(bench, process, group, seconds=300):
     """Waits until a group has done 30 more steps."""
     begin, step = time.monotonic(), steps_of(bench, group)
     while steps_of(bench, group) < step + 30:
@@ -268,9 +267,15 @@ def exchange_hangs(number):
         stopped = [int(step) for step in re.findall(r"stopped and saved at step (\d+)", err)]
         check(stopped and max(steps_saved(bench.path("runs", "f", "checkpoints"))) in stopped, f"nothing was saved:\n{err}")
         os.remove(flag)
-        result = bench.trained(*ENDLESS, *ON_FILES, "train.max_time=2", "--resume", environment=environment)
-        check(f"resumed at step {max(stopped)}" in result.err, f"it did not go on from step {stopped}", result)
-        check(all(bench.metrics("f", group)[-1]["peers"][0]["pulled"] > 0 for group in range(2)), "nobody pulls", result)
+        with open(bench.path("err"), "wb") as err:
+            process = bench.start(*arguments, "--resume", environment=environment, stderr=err)
+        wait_for_word(bench, process, f"resumed at step {max(stopped)}")
+        for group in range(2):
+            goes_on(bench, process, group)
+            while bench.metrics("f", group)[-1]["peers"][0]["pulled"] == 0:
+                goes_on(bench, process, group)
+        process.send_signal(signal.SIGTERM)
+        check(bench.wait(process, arguments).code == 0, f"it did not end well: {bench.read('err').decode()}")
     return case
 
 
@@ -285,7 +290,7 @@ def output_hangs(setup, file, how):
     """A file of the run's own folder hangs: the run names it, goes on when it answers, and ends without it where it is asked to meanwhile."""
     def case(bench):
         flag = bench.path("hangs")
-        fixed = [*ENDLESS, *SETUPS[setup], "checkpoint.write_timeout_s=1", *(["train.max_time=4s"] if how == "max_time" else [])]
+        fixed = [*ENDLESS, *SETUPS[setup], "checkpoint.write_timeout_s=1", *(["train.max_time=20s"] if how == "max_time" else [])]
         arguments = ["train", "t.yaml", *fixed]
         environment = hanging(bench.path("runs", "f", file), COD_HANG_WHILE=flag)
         with open(bench.path("err"), "wb") as err:
@@ -300,12 +305,12 @@ def output_hangs(setup, file, how):
             os.remove(flag)
             wait_for_word(bench, process, "storage answers again: ", since=said)
             for group in range(groups):
-                goes_on(bench, process, group, 60)
+                goes_on(bench, process, group)
             said = len(bench.read("err"))
             bench.write("hangs", "")
             wait_for_word(bench, process, HANGS, since=said)
             if groups == 2:
-                goes_on(bench, process, 0, 60)  # it is group 1's file
+                goes_on(bench, process, 0)  # it is group 1's file
             process.send_signal(how)
         result = bench.wait(process, arguments, 300)
         result.err = bench.read("err").decode()

@@ -290,12 +290,12 @@ def own_storage_hangs(bench):
         wait_until(lambda: newest(group) > 0, f"group {group} has a teacher", jobs[group])
     bench.write("hangs", "")
     before = saved()
-    wait_until(lambda: saved() > before + 100, "checkpoints are saved", jobs[0], 60)  # ten of them: only the first one waits, for 10 s
+    wait_until(lambda: saved() > before + 100, "checkpoints are saved", jobs[0])  # ten of them: only the first one waits, for 10 s
     published, lines = newest(1), len(bench.metrics("w", 1))
     wait_until(lambda: len(bench.metrics("w", 1)) > lines + 20, "the other goes on", jobs[1])
     check(newest(1) == published, "a version came from storage that hangs")
     jobs[0].send_signal(signal.SIGTERM)
-    result = finish(bench, jobs[0], 0, timeout=120)
+    result = finish(bench, jobs[0], 0)
     for words in ("has not answered for 10 s", "the publication before is still being written", f"stopped and saved at step {saved()}"):
         check(words in result.err, f"'{words}' is not said", result)
     os.remove(flag)
@@ -395,7 +395,7 @@ def fifo(bench):
     job = start(bench, 0, "name=w", *TWO, *ENDLESS, "exchange.directory=x", "checkpoint.every=50")
     wait_until(lambda: len(steps_saved(bench.path("runs", "w", "checkpoints"))) > 1, "checkpoints are saved", job)
     job.send_signal(signal.SIGTERM)
-    result = finish(bench, job, 0, timeout=120)
+    result = finish(bench, job, 0)
     check("header of group 1's shard 0 is damaged" in result.err, "the FIFO is not named", result)
 
 

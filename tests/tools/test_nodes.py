@@ -34,14 +34,14 @@ def killed(bench):
     if subprocess.run(["unshare", "--uts", "hostname", "other-node"], capture_output=True, check=False).returncode != 0:
         raise Skip("another host name needs the right to make a namespace")
     command = (MPIEXEC, "--bind-to", "none", "-n", "5", "sh", bench.write("host.sh", HOST))
-    result = bench.trained(*FIXED, "output=A", command=command, timeout=120)
+    result = bench.trained(*FIXED, "output=A", command=command)
     check("inside its nodes first" in result.err, "the group is on one node", result)
     check("its part of what the group's ranks of its node hold together" in result.err, "nothing is shared", result)
     process = bench.start("train", "t.yaml", *FIXED, "output=B", command=command)
     wait_for_lines(bench.path("B", "t", "metrics.0.jsonl"), process, 5)  # every 10 steps, as checkpoints: some are whole by now
     kill_job(process)
     process.communicate()
-    result = bench.trained(*FIXED, "output=B", command=command, timeout=120)
+    result = bench.trained(*FIXED, "output=B", command=command)
     check("resumed at step" in result.err, "it started anew", result)
     same_checkpoints(bench, "A", "B", step=STEPS)
 

@@ -182,11 +182,15 @@ def delay(bench):
         process = bench.start(*arguments)
         wait_for_steps(bench, process, name, 3)
         # The second stands still where the other is ahead already, and cannot go far; then the other does.
-        for worker in (rank_process(process, rank) for rank in (2, 1, 2, 1)):
-            os.kill(worker, signal.SIGSTOP)
-            time.sleep(1)
-            os.kill(worker, signal.SIGCONT)
-            wait_for_steps(bench, process, name, len(bench.metrics(name, 0)) + 2)
+        begin, stale = time.monotonic(), 0
+        while stale < most or time.monotonic() < begin + 4:
+            for worker in (rank_process(process, rank) for rank in (2, 1)):
+                os.kill(worker, signal.SIGSTOP)
+                time.sleep(1)
+                os.kill(worker, signal.SIGCONT)
+                wait_for_steps(bench, process, name, len(bench.metrics(name, 0)) + 2)
+            stale = bench.metrics(name, 0)[-1]["push_staleness_max"]
+            check(time.monotonic() < begin + 300, f"no worker went ahead by {most}: {stale}")
         process.send_signal(signal.SIGTERM)
         result = bench.wait(process, arguments, 300)
         check(result.code == 0 and "stopped and saved" in result.err, "a stop is no failure", result)

@@ -56,7 +56,7 @@ def ctrl_c(bench):
     os.mkdir(bench.path("kept"))
     process = start(bench, "--minutes", "10", "--folder", "kept")
     check(any(line.startswith("kill ") for line in process.stdout), "no kill")
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while len(users_of(bench.path("kept"))) < 3:  # one group may just have been killed
         check(time.monotonic() < deadline, "the groups' processes are not found")
     process.send_signal(signal.SIGINT)
@@ -73,7 +73,7 @@ def notices(bench):
                                    (0, "checkpoint.resume=never", "but its newest checkpoint is of step")):
         program = bench.write("changed", CHANGED.format(program=bench.program, group=group, override=override))
         os.chmod(program, 0o755)
-        result = bench.wait(start(bench, "--minutes", "5", "--groups", "1,1,1", program=program), ["soak", override], 120)
+        result = bench.wait(start(bench, "--minutes", "5", "--groups", "1,1,1", program=program), ["soak", override], 300)
         check(result.code == 1 and words in result.err, f"not noticed: {override}", result)
 
 

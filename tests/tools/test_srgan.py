@@ -14,7 +14,7 @@ import sys
 from test_eval import write_network, write_picture
 from test_late import goes_on, same
 from test_train import SETUPS, killed, same_checkpoints
-from train_support import check, check_near_ref, kill_job, parse_safetensors, read_safetensors, run_cases, steps_saved, wait_for_steps
+from train_support import check, check_near_ref, kill_job, parse_safetensors, read_safetensors, run_cases, steps_saved, tries, wait_for_steps
 
 GAN = ["train.recipe=srgan", "model.norm=batch", "gan.content=vgg11", "gan.pixel_weight=1", "gan.content_weight=0.1", "gan.features=3",
        "gan.hidden=5", "gan.perceptual_file=vgg.safetensors"]
@@ -197,7 +197,7 @@ def on_a_gpu(bench):
     """Alone; killed after a checkpoint and resumed, it ends with the same bits."""
     near_ref(bench, "single", 1)
     arguments = ["train", "t.yaml", "output=runs/killed", *SETUPS["single"], *GAN, *SMALL, "cluster.device=cuda"]
-    for _ in range(5):  # the kill may come when the run is over
+    for _ in tries():  # the kill may come when the run is over
         process = bench.start(*arguments)
         wait_for_steps(bench, process, "killed/t", 5)
         kill_job(process)

@@ -27,7 +27,7 @@ def fail(part, frame):
         if clip["how"] == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if clip["how"] == "sleeps":
-            time.sleep(60)
+            time.sleep(600)
         sys.exit(clip["how"])
 
 is_encoder = "rawvideo" in sys.argv

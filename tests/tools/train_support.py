@@ -17,7 +17,7 @@ import zlib
 
 CONFIG = """\
 name: t
-cluster: {threads: 1, teardown_timeout_s: 20}
+cluster: {threads: 1, teardown_timeout_s: 600}
 model: {name: srresnet, blocks: 1, channels: 8, norm: none, head_kernel: 3, tail_kernel: 3, skip: nearest}
 data: {kind: synthetic, synthetic_count: 4, patch: 8, batch: 2, val_count: 1, threads: 1, cache_mb: 16}
 train: {strategy: single, steps: 60, precision: f32}
@@ -253,6 +253,20 @@ def wait_for_steps(bench, process, name, lines, group=0, pause=0.01):
                     return
         time.sleep(pause)
     check(False, "training did not get under way", bench.wait(process, ["train"], 1))
+
+
+def tries(seconds=300):
+    """Numbers of tries, until time is up: of what comes about by chance, on a busy machine rarely."""
+    begin, number = time.monotonic(), 0
+    while number == 0 or time.monotonic() - begin < seconds:
+        yield number
+        number += 1
+
+
+def longer_and_longer(steps, seconds=300):
+    """Numbers of steps to try until a run shows what it is to show: groups whose processes wait for a processor may not meet in a short one."""
+    for number in tries(seconds):
+        yield steps * 4**number
 
 
 def met_by_half(bench, name, groups):
