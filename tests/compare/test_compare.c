@@ -5,6 +5,7 @@
 #include "compare/compare.h"
 #include "io/file.h"
 #include "ref/ref.h"
+#include "train/predictions.h"
 #include "train/recipe.h"
 #include "train/strategy.h"
 
@@ -23,8 +24,10 @@ static const char config[] =
 /** A program that trains nothing: it notes what it is asked for and leaves a summary. */
 typedef struct program {
     char said[2048], runs[512];
-    const char *fails; /**< part of the names of runs that fail; NULL = none */
-    int begun, most;   /**< runs; after so many somebody asks to stop */
+    const char *fails;             /**< part of the names of runs that fail; NULL = none */
+    int begun, most;               /**< runs; after so many somebody asks to stop */
+    char folder[COD_COMPARE_PATH]; /**< of what was written of the comparison */
+    int groups;                    /**< that a run says it had; 0 = one */
 } program;
 
 static void say(void *context, const char *line)
@@ -51,7 +54,6 @@ static const char *value_of(const char *const *args, const char *key)
 
 static int run(void *context, const char *const *args, bool in_laboratory, char message[COD_COMPARE_MESSAGE])
 {
-    static const char summary[] = "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50}]}";
     program *p = context;
     const char *name = value_of(args, "name=");
     const size_t used = strlen(p->runs);
@@ -67,7 +69,15 @@ static int run(void *context, const char *const *args, bool in_laboratory, char 
     snprintf(path, sizeof path, "%s/%s", value_of(args, "output="), name);
     assert_ok(cod_folder_create(path));
     snprintf(path, sizeof path, "%s/%s/summary.json", value_of(args, "output="), name);
+    char summary[256] = "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50}";
+    for (int g = 1; g < p->groups; g++)
+        strcat(summary, ", {\"accuracy\": 50}");
+    strcat(summary, "]}");
     assert_ok(cod_file_write(path, summary, strlen(summary)));
+    for (int g = 0; g < p->groups; g++) {
+        snprintf(path, sizeof path, "%s/%s/metrics.%d.jsonl", value_of(args, "output="), name, g);
+        assert_ok(cod_file_write(path, "", 0));
+    }
     return 0;
 }
 
@@ -89,6 +99,8 @@ static cod_status compare(const char *folder, program *p, char **tables)
     if (status == COD_OK)
         cod_comparison_print(c, out);
     fclose(out);
+    if (p->groups > 0)
+        COD_THEN(status, cod_comparison_write(c, p->folder));
     COD_THEN(status, cod_comparison_check(c));
     cod_comparison_destroy(c);
     return status;
@@ -137,6 +149,52 @@ static void others_go_on_after_one_that_failed(void **state)
     free(tables);
 }
 
+/** Of three groups, each wrong in so many of ten examples, the first ones. */
+static void keep_predictions(const char *folder, const int wrong[3])
+{
+    enum { COUNT = 10 };
+    float predicted[COUNT], confidence[COUNT], truth[COUNT] = {0};
+    for (int g = 0; g < 3; g++) {
+        for (int i = 0; i < COUNT; i++)
+            predicted[i] = i < wrong[g] ? 1 : 0, confidence[i] = 0.75f;
+        assert_ok(cod_predictions_write(
+            folder, COD_SPLIT_VAL, g, 10,
+            &(cod_classification){
+                .count = COUNT, .classes = 2, .predicted = predicted, .confidence = confidence, .truth = truth}));
+    }
+}
+
+/** Pairs of groups differ on 1, 3, 2 and on 1, 6, 5 of ten examples; groups of one number in two runs on 1, 1, 4. */
+static void predictions_are_compared_by_pairs(void **state)
+{
+    (void)state;
+    static const int wrong[2][3] = {{0, 1, 3}, {1, 2, 7}};
+    program p = {.most = 100, .groups = 3};
+    char *tables;
+    char path[COD_COMPARE_PATH + 16];
+    void *json;
+    size_t bytes;
+    assert_ok(compare("kept", &p, &tables));
+    free(tables);
+    for (int seed = 1; seed <= 2; seed++) {
+        char name[64];
+        snprintf(name, sizeof name, "kept/c-single-seed%d", seed);
+        keep_predictions(cod_test_at(name), wrong[seed - 1]);
+    }
+    program again = {.most = 100, .groups = 3};
+    assert_ok(compare("kept", &again, &tables));
+    free(tables);
+    snprintf(path, sizeof path, "%s/compare.json", again.folder);
+    assert_ok(cod_file_read(path, 1 << 20, &json, &bytes));
+    char *text = strndup(json, bytes);
+    free(json);
+    cod_test_assert_contains(text, "\"disagreement\": [\n      {\n       \"step\": 10,\n       \"percent\": 20\n");
+    cod_test_assert_contains(text, "\"disagreement\": [\n      {\n       \"step\": 10,\n       \"percent\": 40\n");
+    cod_test_assert_contains(text, "\"between_seeds\": [\n   {\n    \"arm\": \"single\",\n    \"percent\": 20\n");
+    cod_test_assert_contains(text, "\"between_groups\": [\n   {\n    \"arm\": \"single\",\n    \"percent\": 30\n");
+    free(text);
+}
+
 static void no_run_is_begun_once_asked_to_stop(void **state)
 {
     (void)state;
@@ -162,9 +220,8 @@ static void problems_of_the_section_are_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_for_each_seed_and_arm),
-        cmocka_unit_test(others_go_on_after_one_that_failed),
-        cmocka_unit_test(no_run_is_begun_once_asked_to_stop),
+        cmocka_unit_test(a_run_for_each_seed_and_arm),       cmocka_unit_test(others_go_on_after_one_that_failed),
+        cmocka_unit_test(predictions_are_compared_by_pairs), cmocka_unit_test(no_run_is_begun_once_asked_to_stop),
         cmocka_unit_test(problems_of_the_section_are_said),
     };
     return cmocka_run_group_tests(tests, set_up, cod_test_folder_remove);

@@ -127,6 +127,13 @@ static void ops_that_touch_each_others_tensors_are_none(void **state)
     forward(ops);
     ops[PRODUCT].inputs[4] = ops[APPLY].outputs[0]; /* the same view: read once more */
     check(ops, 3, 3);
+    backward(ops);
+    ops[REDUCE].attr.activation = COD_ACT_PRELU;
+    ops[REDUCE].inputs[6] = at(22, vector);
+    ops[REDUCE].outputs[4] = at(23, vector); /* its slope's gradient, the last of all outputs */
+    check(ops, 3, 3);
+    ops[REDUCE].outputs[4] = at(10, vector); /* gamma, which the first op reads */
+    check(ops, 3, 2);
 }
 
 static void g_may_be_dy(void **state)

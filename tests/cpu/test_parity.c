@@ -164,6 +164,33 @@ static void rows_of_odd_sizes_agree_with_ref(void **state)
     }
 }
 
+/** One pair of neighbours in one direction, none in the other. */
+static void variation_of_two_pixels_agrees_with_ref(void **state)
+{
+    (void)state;
+    static const cod_shape shapes[] = {{1, 1, 2, 1}, {1, 2, 1, 1}};
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = COD_LOSS_TV, .alpha = 1}, .name = "pair"};
+        op.inputs[0] = op.outputs[1] = cod_view_dense(NULL, 0, COD_F32, shapes[seed % 2]);
+        op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
+        cod_parity_op(&cpu, &op, COD_F32, seed);
+    }
+}
+
+/** To the last bit, also where they are small beside the slope. */
+static void positive_values_pass_an_activation_as_they_are(void **state)
+{
+    (void)state;
+    enum { COUNT = 40 };
+    cod_op op = {.kind = COD_OP_ACTIVATION, .attr = {.activation = COD_ACT_LEAKY_RELU, .leak = 0.2f}, .name = "leaky"};
+    op.inputs[0] = op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 2, 4, COUNT / 8});
+    double x[COUNT], y[COUNT], *const outputs[] = {y};
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (double)(1e-3f * (float)(i + 1));
+    cod_test_run_values(test_cpu, &op, (const double *const[COD_OP_MAX_INPUTS]){x}, outputs, 1);
+    assert_memory_equal(y, x, sizeof y);
+}
+
 static void large_logits_agree_with_ref(void **state)
 {
     (void)state;
@@ -202,6 +229,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(normalisations_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(pools_of_odd_sizes_agree_with_ref),
         cmocka_unit_test(rows_of_odd_sizes_agree_with_ref),
+        cmocka_unit_test(variation_of_two_pixels_agrees_with_ref),
+        cmocka_unit_test(positive_values_pass_an_activation_as_they_are),
         cmocka_unit_test(large_logits_agree_with_ref),
         cmocka_unit_test(losses_show_nan),
         cmocka_unit_test(averages_have_the_bits_of_ema),

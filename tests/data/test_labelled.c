@@ -179,6 +179,10 @@ static void damaged_idx_files_are_refused(void **state)
     file.data[8 + 5] = CLASSES;
     write_bytes(labels, file.data, file.bytes);
     refuse(&options, COD_ERR_FORMAT, "t10k-labels-idx1-ubyte: byte 13: class 4, but '");
+    file = make_labels(TEST);
+    file.data[8 + TEST - 1] = CLASSES;
+    write_bytes(labels, file.data, file.bytes);
+    refuse(&options, COD_ERR_FORMAT, "t10k-labels-idx1-ubyte: byte 27: class 4, but '");
     remove(labels);
     refuse(&options, COD_ERR_ARGUMENT, "holds no 't10k-labels-idx1-ubyte'");
 }

@@ -142,7 +142,7 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
     fixture f;
     cod_distill_inputs inputs;
     float crops[N * ONE], seen[N * ONE], turned[N * LARGE_ONE];
-    uint32_t met = 0;
+    uint32_t met = 0, lefts = 0, tops = 0;
     (void)state;
     fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.session, f.prediction));
@@ -156,7 +156,10 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
         read_back(&f, f.session.input, seen);
         read_back(&f, f.prediction, turned);
         for (size_t i = 0; i < N; i++) {
-            assert_true(find_crop(f.truth + i * LARGE_ONE, crops + i * ONE) >= 0);
+            const int place = find_crop(f.truth + i * LARGE_ONE, crops + i * ONE);
+            assert_true(place >= 0);
+            lefts |= 1u << place % (SCALE * SIDE);
+            tops |= 1u << place / (SCALE * SIDE);
             check_turned(inputs.turns[i], SIDE, crops + i * ONE, seen + i * ONE);
             check_turned(inputs.turns[i], SCALE * SIDE, f.predicted + i * LARGE_ONE, turned + i * LARGE_ONE);
             met |= 1u << inputs.turns[i];
@@ -165,7 +168,9 @@ static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
         read_back(&f, f.session.input, seen);
         assert_memory_equal(seen, f.input, sizeof seen);
     }
-    assert_int_equal(met, 0xfffe); /* all turns but none */
+    assert_int_equal(met, 0xfffe);                                /* all turns but none */
+    assert_int_equal(lefts, (1 << ((SCALE - 1) * SIDE + 1)) - 1); /* all columns and rows where a crop fits */
+    assert_int_equal(tops, lefts);
     cod_distill_inputs_clear(&inputs);
     fixture_close(&f);
 }

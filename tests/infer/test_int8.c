@@ -1,10 +1,12 @@
 #include "support/test.h"
 
+#include "core/log.h"
 #include "data/resize.h"
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
 #include "infer/fold.h"
 #include "infer/int8.h"
+#include "io/file.h"
 #include "models.h"
 
 #include <math.h>
@@ -275,6 +277,39 @@ static void a_diverged_model_is_not_calibrated(void **state)
     test_device_close("ref", device);
 }
 
+static void count_warning(void *context, cod_log_level level, const char *line)
+{
+    int *warnings = context;
+    *warnings += level == COD_LOG_WARN && strstr(line, "not calibrated on: ") != NULL;
+}
+
+static void pictures_that_cannot_be_read_are_told_and_passed_over(void **state)
+{
+    (void)state;
+    const char *path = test_path("wide.safetensors");
+    cod_saved_model saved = wide_model(8);
+    cod_image picture = waves(20, 20);
+    assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
+    assert_ok(cod_folder_create(test_path("some")));
+    assert_ok(cod_image_write_png(test_path("some/good.png"), &picture));
+    for (int broken = 0; broken < 2; broken++) {
+        fixture f;
+        int warnings = 0;
+        if (broken)
+            assert_ok(cod_file_write(test_path("some/broken.png"), "no picture", 10));
+        open_file(&f, "ref", path, (cod_upscaler_options){.precision = COD_PRECISION_INT8});
+        cod_log_set_sink(count_warning, &warnings, COD_LOG_WARN);
+        const cod_status status = cod_calibrate_folder(f.upscaler, test_path("some"), false);
+        cod_log_set_sink(NULL, NULL, COD_LOG_INFO);
+        assert_ok(status);
+        assert_int_equal(warnings, broken);
+        assert_false(cod_upscaler_needs_calibration(f.upscaler));
+        close_file(&f);
+    }
+    cod_image_clear(&picture);
+    cod_saved_model_clear(&saved);
+}
+
 /** On a photograph the rounding is to cost at most 0.05 dB. */
 static void a_picture_loses_little(void **state)
 {
@@ -301,6 +336,7 @@ static void a_picture_loses_little(void **state)
         assert_ok(cod_evaluate_folder(f.upscaler, folder, NULL, NULL, NULL, &evaluation));
         psnr[k] = evaluation.mean.quality.psnr_y;
         cod_evaluation_clear(&evaluation);
+        cod_evaluation_clear(NULL);
         close_file(&f);
     }
     print_message("f32 %.4f dB, int8 %.4f dB\n", psnr[0], psnr[1]);
@@ -310,10 +346,15 @@ static void a_picture_loses_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_close_to_f32_and_not_the_same), cmocka_unit_test(tiled_equals_whole),
-        cmocka_unit_test(without_ranges_it_says_what_to_do),   cmocka_unit_test(a_processor_without_it_is_named),
-        cmocka_unit_test(ranges_survive_files_and_folding),    cmocka_unit_test(damaged_ranges_are_refused),
-        cmocka_unit_test(a_diverged_model_is_not_calibrated),  cmocka_unit_test(a_picture_loses_little),
+        cmocka_unit_test(it_is_close_to_f32_and_not_the_same),
+        cmocka_unit_test(tiled_equals_whole),
+        cmocka_unit_test(without_ranges_it_says_what_to_do),
+        cmocka_unit_test(a_processor_without_it_is_named),
+        cmocka_unit_test(ranges_survive_files_and_folding),
+        cmocka_unit_test(damaged_ranges_are_refused),
+        cmocka_unit_test(a_diverged_model_is_not_calibrated),
+        cmocka_unit_test(pictures_that_cannot_be_read_are_told_and_passed_over),
+        cmocka_unit_test(a_picture_loses_little),
     };
     return cmocka_run_group_tests_name("int8", tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 #include "support/test.h"
 
 #include "infer/fold.h"
-#include "infer/onnx.h"
 #include "io/file.h"
 #include "models.h"
 #include "ref/ref.h"
@@ -516,22 +515,6 @@ static void folding_finds_just_the_norms_that_can_be_folded(void **state)
     cod_saved_model_clear(&odd);
 }
 
-static void what_onnx_cannot_say_is_not_written(void **state)
-{
-    (void)state;
-    cod_saved_model saved = test_srresnet(16);
-    cod_graph *graph = saved.model.graph;
-    const char *path = test_path("two_inputs.onnx");
-    const cod_value output = saved.model.output, second = cod_graph_input_like(graph, "guide", output);
-    saved.model.output = cod_graph_mean(graph, output);
-    assert_fails(COD_ERR_UNSUPPORTED, "is a mean over the batch", cod_onnx_write(path, &saved.model, saved.values));
-    saved.model.output = cod_graph_add(graph, output, second);
-    assert_ok(cod_graph_status(graph));
-    assert_fails(COD_ERR_UNSUPPORTED, "a second input 'guide'", cod_onnx_write(path, &saved.model, saved.values));
-    assert_false(cod_file_exists(path));
-    cod_saved_model_clear(&saved);
-}
-
 static void weights_on_a_device_are_saved_and_loaded(void **state)
 {
     (void)state;
@@ -573,7 +556,6 @@ int main(void)
         cmocka_unit_test(folding_changes_nothing_that_is_computed),
         cmocka_unit_test(weights_are_rounded_on_demand),
         cmocka_unit_test(folding_finds_just_the_norms_that_can_be_folded),
-        cmocka_unit_test(what_onnx_cannot_say_is_not_written),
         cmocka_unit_test(weights_on_a_device_are_saved_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

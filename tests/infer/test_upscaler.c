@@ -3,6 +3,7 @@
 #include "data/resize.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"
+#include "infer/stream.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "models.h"
@@ -298,6 +299,29 @@ static void memory_is_bounded_by_the_tile(void **state)
     fixture_close(&f);
 }
 
+static void memory_holds_what_is_copied(void **state)
+{
+    (void)state;
+    const cod_backend *backend = cod_backend_find("ref");
+    cod_device *device = test_device_open("ref");
+    cod_buffer *buffers[2];
+    cod_view views[2];
+    cod_stream stream;
+    for (int i = 0; i < 2; i++) {
+        const cod_shape shape = {1, 4 << i, 6 << i, 3};
+        const size_t bytes = (size_t)cod_shape_count(shape) * sizeof(float);
+        assert_ok(backend->buffer_create(device, bytes, &buffers[i]));
+        views[i] = cod_view_dense(buffers[i], 0, COD_F32, shape);
+    }
+    assert_ok(cod_stream_init(&stream, backend, device, views[0], views[1]));
+    assert_true(cod_stream_bytes(&stream) >= cod_view_span_bytes(&views[0]) + cod_view_span_bytes(&views[1]));
+    cod_stream_clear(&stream);
+    assert_int_equal(cod_stream_bytes(&stream), 0);
+    for (int i = 0; i < 2; i++)
+        backend->buffer_destroy(device, buffers[i]);
+    test_device_close("ref", device);
+}
+
 static void files_that_cannot_upscale_are_refused(void **state)
 {
     (void)state;
@@ -528,6 +552,7 @@ int main(void)
         cmocka_unit_test(pictures_keep_bits_alpha_and_gray),
         cmocka_unit_test(pictures_are_clipped_and_rounded),
         cmocka_unit_test(memory_is_bounded_by_the_tile),
+        cmocka_unit_test(memory_holds_what_is_copied),
         cmocka_unit_test(files_that_cannot_upscale_are_refused),
         cmocka_unit_test(models_without_a_halo_run_whole),
         cmocka_unit_test(sessions_open_what_is_named),

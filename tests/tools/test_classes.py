@@ -21,7 +21,7 @@ log: {every: 20}
 """
 
 
-def csv(rows, classes=("left", "right", "top")):
+def csv(rows, classes=("left", "right", "uppermost")):
     """Points round three corners; every 17th is called wrongly."""
     lines = ["x,y,side"]
     for i in range(rows):
@@ -61,17 +61,18 @@ def is_evaluated(bench):
     right = sum(figures["confusion"][k][k] for k in range(3))
     # 8 of the 120 are called wrongly: every 17th.
     check(figures["count"] == 120 and right in (112, 113) and abs(figures["accuracy"] - right / 1.2) < 1e-9, f"{figures}")
-    check([c["class"] for c in figures["classes"]] == ["left", "right", "top"], f"{figures}")
+    check([c["class"] for c in figures["classes"]] == ["left", "right", "uppermost"], f"{figures}")
     check(sum(map(sum, figures["confusion"])) == 120, f"{figures}")
     result = bench.run("eval", model, "--data", "points.csv")
     check("120 examples: accuracy 9" in result.out and "taken for" in result.out, "the table", result)
+    check("class      examples" in result.out in result.out, "the longest name makes the columns", result)
     bench.write("others.csv", csv(30, ("left", "right", "bottom")))
     result = bench.run("eval", model, "--data", "others.csv")
     check(result.code == 2 and "class 0 of 'others.csv' is 'bottom', the model's is 'left'" in result.err, "classes", result)
     bench.write("two.csv", csv(30, ("left", "right")))
     result = bench.run("eval", model, "--data", "two.csv")
     check(result.code == 2 and "'two.csv' holds 2 classes, the model knows 3" in result.err, "classes", result)
-    bench.write("wide.csv", "x,y,z,side\n1,2,3,left\n2,3,4,right\n1,1,1,top\n")
+    bench.write("wide.csv", "x,y,z,side\n1,2,3,left\n2,3,4,right\n1,1,1,uppermost\n")
     result = bench.run("eval", model, "--data", "wide.csv")
     check(result.code == 2 and "normalisation of 2 channels does not fit data of 3" in result.err, "columns", result)
     bench.write("a.png", png(20, 20))
@@ -145,7 +146,7 @@ def data_must_agree(bench):
         check(result.code == 2 and message in result.err, "no word of the difference", result)
 
     expect("groups must know the same classes, but their data have from 2 to 3")
-    bench.write("1/points.csv", "x,side\n" + "1,left\n2,right\n3,top\n" * 9)
+    bench.write("1/points.csv", "x,side\n" + "1,left\n2,right\n3,uppermost\n" * 9)
     expect("groups must train on data of one shape")
     os.remove(bench.path("1", "points.csv"))
     expect("there is no 'points.csv'")

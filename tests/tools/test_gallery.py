@@ -53,6 +53,7 @@ def page(bench):
     check(all(source.startswith("data:image/webp;base64,") for source in found.sources), "it refers to something")
     check(found.counts["img"] == 2 * 2 * 4 and found.counts["section"] == 2, f"elements: {found.counts}")
     check("<th scope=\"col\">PSNR, dB\u00a0↑</th>" in text and "200\u00a0×\u00a0144 pixels" in text, "units and sizes")
+    check(len(re.findall("PSNR\u00a0[\\d.]+\u00a0dB", text)) == 2 * 3, "each model's figures below its picture, and none below the truth")
     check("a &lt; b" in text and "p0 &amp; &lt;co&gt;.png" in text and "first</b>" in text and "second</b>" in text, "names")
     for model in ("bicubic", *models):
         mean = json.loads(bench.run("eval", model, "--data", "photos", "--json").out)["mean"]

@@ -97,6 +97,7 @@ def classification(bench):
          "the best may lie beyond.", "distil: no change, the only candidate. train.rate=0.1 is set by the arm itself.",
          "merge train.rate=3.0e-490.63 % train.rate=1.0e-391.63 % train.rate=3.0e-3 train.warmup=100 train.clip_norm=192.63 %chosen "
          "train.rate=3.0e-3 train.loss=mse–failed: the loss became NaN or infinite at step 40")
+    check(bench.read("c", "report.html").count(b"<details><summary>Quality, links: 20 Mbit/s</summary>") == 1, "the second rate is folded")
     check({"verdict", "arms", "tuning", "rates", "curves", "costs", "agreement", "making"} <= set(page.ids), f"sections: {page.ids}")
     check("failures" not in page.ids and "crops" not in page.ids, "sections of nothing")
     version = bench.run("--version").out
@@ -179,6 +180,12 @@ def crossing(bench):
     for run in document["arms"][1]["runs"]:
         run["curve"][1]["time_s"] = 2
     says(written(bench, "x", document), "b is sooner at every rate measured (10 Mbit/s to no limit), by 2.5 to 50 times")
+    for arm in document["arms"]:
+        arm["runs"] += [dict(run, rate=rate) for run in arm["runs"][:2] for rate in ("100mbit", "102mbit")]
+    document["rates"] = ["none", "10mbit", "100mbit", "102mbit"]
+    written(bench, "x", document)
+    named = re.findall(r'class="tick"[^>]*>([^<]*(?:bit/s|limit))</text>', bench.read("x", "report.html").decode())
+    check(named == ["10 Mbit/s", "100 Mbit/s", "no limit"], f"a rate is named where there is no room, or not where there is: {named}")
 
 
 def pictures(bench):
