@@ -1,13 +1,13 @@
 """Plants the faults of tests/mutants.txt (mutants) in a copy of the sources, all in one build: COD_MUTANT=17 in the environment switches
 number 17 on. Each test runs once without a fault, to learn which mutants it reaches; then each mutant meets the tests that reach it,
-quick and fast ones first, until one fails. All of it lies in build/mutants; run again, it goes on where it stopped."""
+fast ones and those of its own module first, until one fails. All of it lies in build/mutants; run again, it goes on where it stopped,
+and tests whose own files have changed are run anew."""
 import argparse
 import collections
 import concurrent.futures
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
@@ -16,155 +16,16 @@ import sys
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIST = ROOT / "tests/mutants.txt"
+from mutants_list import LIST, ROOT, choose, module, read_list, scheme
+
 WORK = ROOT / "build/mutants"
 SOURCE, BUILD, REACH = WORK / "source", WORK / "build", WORK / "reached"
 RESULTS, PLAIN, PLANTED = WORK / "results.tsv", WORK / "plain.tsv", WORK / "planted.txt"
 
-Mutant = collections.namedtuple("Mutant", "number file original mutated")
+MARKS = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
+NEAR = 20  # a test of the mutant's own module goes before others that take up to so many times less
 
-# --- the list ---
-
-HEADER = """# Faults that tools/mutants.sh plants, each as "number file: line  =>  mutated line"; with ";" the statement is left out.
-# Made by tools/mutants.sh --choose, then read, and doubtful ones replaced; a line must occur once in its file.
-"""
-
-
-def read_list(path):
-    mutants = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if line and not line.startswith("#"):
-            match = re.fullmatch(r"(\d+) (\S+): (.+)  =>  (.+)", line)
-            if not match or not 0 < int(match[1]) < 4096:
-                sys.exit(f"mutants: {path}:{number}: expected 'number file: line  =>  mutated line', with a number from 1 to 4095")
-            mutants.append(Mutant(int(match[1]), *match.groups()[1:]))
-    repeated = [number for number, count in collections.Counter(m.number for m in mutants).items() if count > 1]
-    if repeated:
-        sys.exit(f"mutants: {path}: number {repeated[0]} is there twice")
-    return mutants
-
-
-def module(file):
-    parts = file.split("/")
-    return parts[1] if parts[0] == "src" else parts[0]
-
-
-def expression(line):
-    """(head, expression, tail) of a line: what an operator may change, or None."""
-    for pattern in (r"((?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)", r"(for \([^;]*; )([^;]+)(;[^;]*\)(?: \{)?)",
-                    r"(return )(.+)(;)", r"((?:[\w*]+ )*\*?[\w.\[\]>-]+ [+-]?= )(.+)(;)"):
-        match = re.fullmatch(pattern, line)
-        if match and balanced(match[2]):
-            return match.groups()
-    return None
-
-
-def balanced(text):
-    depth = 0
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
-def scheme(mutant):
-    """The line that holds the original and, where number is switched on, the fault."""
-    if mutant.mutated == ";":
-        return f"if (!cod_mutant({mutant.number})) {mutant.original}"
-    original, mutated = expression(mutant.original), expression(mutant.mutated)
-    if not original or not mutated or original[0] != mutated[0] or original[2] != mutated[2]:
-        sys.exit(f"mutants: number {mutant.number}: only a condition, a value that is returned or assigned, or a whole call (;) can change")
-    return f"{original[0]}cod_mutant({mutant.number}) ? ({mutated[1]}) : ({original[1]}){original[2]}"
-
-
-# --- choosing ---
-
-NO_FAULT = re.compile(r"log|hint|prefetch|_free|free\(|destroy|clear\(|close\(|trace|stderr|verbose|progress|advice|assert|tune|fast|seconds|reserve|capacity"
-                      r"|alloc|lock|va_end|va_start|unlock|release|pragma|static |constexpr|\?.*\?|[\"\\']|//|/\*|warn|sizeof", re.I)
-OPERATORS = ((" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "), (" == ", " != "), (" != ", " == "), (" && ", " || "),
-             (" || ", " && "), (" + ", " - "), (" * ", " + "), (" / ", " + "))
-
-
-# Timing and tuning, which change speed alone, and what needs NVIDIA's libraries or is run by hand.
-NO_FILE = re.compile(r"src/c(pu|uda)/.*(tune|trial|peak|bench|choices)|src/cuda/(cudnn|cublaslt|nccl|conv_library|library)|tools/bench/(?!scale_|codec)"
-                     r"|src/co(dec/trial|mm/bench)")
-
-
-def mutations(line, head_type, is_cpp):
-    """The mutated lines that the operators make of one statement."""
-    if NO_FAULT.search(line):
-        return []
-    if re.fullmatch(r"(COD_TRY|COD_THEN|cod_\w+|[a-z]+_\w+)\(.*\);", line) and balanced(line[:-1]):
-        return [";"]
-    parts = expression(line)
-    if not parts or parts[0].startswith("const ") and is_cpp or "{" in parts[1] or parts[1] == "0" or re.search(r"^[^()]*,", re.sub(r"\([^()]*\)", "", parts[1])):
-        return []
-    head, value, tail = parts
-    found = []
-    if re.match(r"if|\} else if", head):
-        found.append(f"!({value})")
-    if head.startswith("for"):
-        if re.fullmatch(r"\w+ < [\w.>\[\]-]+", value) and re.match(r"; \w+\+\+\)", tail):
-            found.append(value.replace(" < ", " + 1 < "))  # without the last turn; <= would read past the end
-    else:
-        for old, new in OPERATORS:
-            if old in value and not re.search(r"< 0$|> 0 \?|^([^ ]+) [<>]=? ([^ ]+) \? (\1 : \2|\2 : \1)$", value) and not (old == " + " and "->" in value.split(old)[0] and "*" in head):
-                found.append(value.replace(old, new, 1))
-    if not head.startswith(("if", "}", "for", "while")):
-        if re.search(r"(?<![\w.\[])\d(?![\w.])", value):
-            found.append(re.sub(r"(?<![\w.\[])\d(?![\w.])", lambda m: str(int(m[0]) + 1), value, count=1))
-        swapped = re.fullmatch(r"([^?]+) \? ([^:?]+) : ([^:?]+)", value)
-        if swapped and balanced(swapped[1]) and balanced(swapped[2]):
-            found.append(f"{swapped[1]} ? {swapped[3]} : {swapped[2]}")
-    if head == "return " and head_type == "cod_status" and re.fullmatch(r"cod_\w+\(.*\)", value) and "cod_fail" not in value:
-        found = ["COD_OK"]
-    return [head + mutated + tail for mutated in found if balanced(mutated)]
-
-
-def candidates(file, text):
-    lines = text.splitlines()
-    counts = collections.Counter(line.strip() for line in lines)
-    inside, head_type, before, found = False, "", "", []
-    for raw in lines:
-        line = raw.strip()
-        if raw == "{":
-            inside = True
-        elif raw.startswith("}"):
-            inside = False
-        elif raw and not raw[0].isspace():
-            match = re.match(r"(?:static )?(\w+) \*?\w+\(", raw)
-            head_type = match[1] if match else head_type
-        elif inside and counts[line] == 1:
-            made = mutations(line, head_type, file.endswith(".cu"))
-            if made and (made != [";"] or before[-1:] in "{};") and (before[-1:] in "{};)" or before.endswith("else")):
-                found.append((line, made))
-        if line and not line.startswith(("/*", "*", "//")):
-            before = line
-    return found
-
-
-def choose(count, seed, least):
-    dice = random.Random(seed)
-    modules = collections.defaultdict(dict)
-    for path in sorted([*ROOT.glob("src/**/*.c"), *ROOT.glob("src/**/*.cu"), *ROOT.glob("tools/**/*.c")]):
-        file = str(path.relative_to(ROOT))
-        found = [] if NO_FILE.match(file) else candidates(file, path.read_text())
-        if found:
-            modules[module(file)][file] = found
-    size = {name: sum(len(found) for found in files.values()) for name, files in modules.items()}
-    mutants = []
-    for name in sorted(modules):
-        places = [(file, *place) for file, found in sorted(modules[name].items()) for place in found]
-        share = min(len(places), max(least, round(count * size[name] / sum(size.values()))))
-        for part in range(share):  # one place out of each stretch of the module: all files in proportion
-            first, end = part * len(places) // share, (part + 1) * len(places) // share
-            file, line, made = places[dice.randrange(first, end)]
-            mutants.append(Mutant(len(mutants) + 1, file, line, dice.choice(made)))
-    LIST.write_text(HEADER + "".join("{} {}: {}  =>  {}\n".format(*mutant) for mutant in mutants))
-    print(f"mutants: {len(mutants)} chosen in {len(modules)} modules: {LIST.relative_to(ROOT)}")
-
+Test = collections.namedtuple("Test", "full module changed_s")  # module: its folder in tests; changed_s: when its own files changed last
 
 # --- planting and building ---
 
@@ -231,13 +92,26 @@ def tests_of(options):
     command = ["ctest", "--test-dir", BUILD, "--show-only=json-v1"]
     for flag, value in (("-R", options.tests), ("-L", options.label), ("-LE", options.exclude_label)):
         command += [flag, value] if value else []
-    full = {}
+    tests = {}
     for test in json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         if any(part.startswith(str(BUILD)) and not os.path.exists(part) for part in test.get("command", [str(BUILD / "missing")])):
             continue  # its program was not built
-        full[test["name"]] = "full" in properties.get("LABELS", [])
-    return {name: is_full for name, is_full in full.items() if options.suite == "full" or not is_full}
+        full = "full" in properties.get("LABELS", [])
+        if options.suite == "full" or not full:
+            tests[test["name"]] = Test(full, pathlib.Path(properties["WORKING_DIRECTORY"]).name, changed_s(test["command"]))
+    return tests
+
+
+def changed_s(command):
+    """When a test's own files changed last: the script that it runs, and all C files in the folder of its program."""
+    files = []
+    for path in map(pathlib.Path, command):
+        if path.is_relative_to(SOURCE):
+            files.append(path)
+        elif path.is_relative_to(BUILD / "tests"):
+            files += (SOURCE / path.parent.relative_to(BUILD)).glob("*.[ch]")
+    return max((file.stat().st_mtime for file in files), default=0)
 
 
 def run_test(name, limit, **variables):
@@ -276,6 +150,18 @@ class Progress:
                 self.done += 1
                 left = (time.monotonic() - self.begin) / self.done * (self.total - self.done)
                 print(f"{self.what} {self.done}/{self.total}: {text}; {left / 60:.0f} min left", flush=True)
+
+
+def forget_tests(tests):
+    """Drops what is known of tests whose own files changed since they were measured: their reach, and the mutants that they did not find."""
+    changed = {name for name, test in tests.items() if (REACH / name).exists() and (REACH / name).stat().st_mtime < test.changed_s}
+    if changed:
+        keep_rows(PLAIN, lambda row: row[0] not in changed)
+        keep_rows(RESULTS, lambda row: row[1] == "found" or row[2] not in changed)
+
+
+def keep_rows(path, is_kept):
+    path.write_text("".join("\t".join(row) + "\n" for row in rows(path) if is_kept(row)))
 
 
 def measure_reach(tests, jobs):
@@ -325,18 +211,23 @@ def hunt(mutants, tests, options):
     for mutant in mutants:
         names = [name for name in reached[mutant.number] if name in tests and (mutant.number, name) not in done]
         if names and (options.all or mutant.number not in found):
-            work[mutant] = sorted(names, key=lambda name: (tests[name], seconds[name]))
+            near = module(mutant.file)
+            work[mutant] = sorted(names, key=lambda name: (tests[name].full, seconds[name] / (NEAR if tests[name].module == near else 1)))
     progress = Progress(len(work), "mutant")
 
     def try_mutant(mutant):
-        finder = None
+        finder, begin, tried = None, time.monotonic(), 0
         for name in work[mutant]:
+            if options.most and time.monotonic() - begin > options.most:
+                break
+            tried += 1
             passed, took = run_test(name, 5 * seconds[name] + 20, COD_MUTANT=str(mutant.number))
             progress.add(RESULTS, [str(mutant.number), "passed" if passed else "found", name, f"{took:.2f}"], "")
             finder = finder or (None if passed else name)
             if finder and not options.all:
                 break
-        progress.add(RESULTS, None, f"{mutant.number} in {mutant.file} {'found by ' + finder if finder else 'SURVIVES ' + str(len(work[mutant])) + ' tests'}")
+        survives = f"SURVIVES {tried} tests" + (f", and {len(work[mutant]) - tried} are left" if tried < len(work[mutant]) else "")
+        progress.add(RESULTS, None, f"{mutant.number} in {mutant.file} {'found by ' + finder if finder else survives}")
 
     in_parallel(try_mutant, work, options.jobs)
 
@@ -346,31 +237,36 @@ def forget_changed(mutants):
     before = {m.number: m for m in read_list(PLANTED)} if PLANTED.exists() else {}
     changed = {str(m.number) for m in mutants if before.get(m.number) != m} | {str(n) for n in before.keys() - {m.number for m in mutants}}
     if changed and before:
-        kept = [row for row in rows(RESULTS) if row[0] not in changed]
-        RESULTS.write_text("".join("\t".join(row) + "\n" for row in kept))
+        keep_rows(RESULTS, lambda row: row[0] not in changed)
         PLAIN.unlink(missing_ok=True)
     shutil.copy(LIST, PLANTED)
 
 
 # --- the table ---
 
-def table(mutants):
-    is_full = tests_of(argparse.Namespace(tests=None, label=None, exclude_label=None, suite="full"))
-    reached, finders = reached_by(), collections.defaultdict(set)
+def table(mutants, file):
+    tests = tests_of(argparse.Namespace(tests=None, label=None, exclude_label=None, suite="full"))
+    reached, finders, tried = reached_by(), collections.defaultdict(set), collections.defaultdict(set)
     for number, verdict, test, _ in rows(RESULTS):
-        if verdict == "found":
-            finders[int(number)].add(test)
-    count = collections.defaultdict(lambda: [0] * 4)
+        (finders if verdict == "found" else tried)[int(number)].add(test)
+    left = {m.number for m in mutants if not finders[m.number] and reached[m.number] - tried[m.number]}
+    surviving = {m.number for m in mutants if not finders[m.number] and reached[m.number]} - left
+    count = collections.defaultdict(lambda: [0] * 6)
     for mutant in mutants:
-        names = finders[mutant.number]
-        figures = (1, bool(reached[mutant.number]), any(not is_full.get(name) for name in names), bool(names))
+        number, names = mutant.number, finders[mutant.number]
+        figures = (1, bool(reached[number]), any(name in tests and not tests[name].full for name in names), bool(names), number in surviving, number in left)
         for key in (module(mutant.file), "all"):
             count[key] = [a + b for a, b in zip(count[key], figures)]
-    print("| module | planted | reached | found by quick tests | found by all |\n| --- | ---: | ---: | ---: | ---: |")
-    for name in [*sorted(count.keys() - {"all"}), "all"]:
-        print(f"| {name} | {' | '.join(map(str, count[name]))} |")
+    lines = ["| module | planted | reached | found by quick tests | found by all | surviving | not tried to the end |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines += [f"| {name} | {' | '.join(map(str, count[name]))} |" for name in [*sorted(count.keys() - {"all"}), "all"]]
+    measured = [tests[name].full for name in plain_seconds() if name in tests]
+    lines.append(f"\nMeasured with {measured.count(False)} quick tests and {measured.count(True)} with the label `full`.")
+    if file:
+        return write_between_marks(file, "\n".join(lines) + "\n")
+    print("\n".join(lines))
     stale = {int(row[0]) for row in rows(WORK / "stale.tsv")}
-    for title, chosen in (("Not found by the tests that reach them and were run", lambda n: reached[n] and not finders[n]),
+    for title, chosen in (("Surviving", lambda n: n in surviving), ("Not found yet, and not tried to the end", lambda n: n in left),
                           ("Reached by no test that was run", lambda n: not reached[n] and n not in stale), ("Stale", lambda n: n in stale)):
         listed = [m for m in mutants if chosen(m.number)]
         if listed:
@@ -384,6 +280,14 @@ def table(mutants):
     failing = [row[0] for row in rows(PLAIN) if row[1] == "failed"]
     if failing:
         print("\nLeft out, because they fail without a mutant:", " ".join(failing))
+
+
+def write_between_marks(file, made):
+    text = file.read_text()
+    if any(text.count(mark) != 1 for mark in MARKS):
+        sys.exit(f"mutants: {file} needs one line '{MARKS[0].strip()}' and one line '{MARKS[1].strip()}'")
+    before, rest = text.split(MARKS[0])
+    file.write_text(before + MARKS[0] + made + MARKS[1] + rest.split(MARKS[1])[1])
 
 
 def numbers(text):
@@ -408,7 +312,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of --choose (1)")
     parser.add_argument("--least", type=int, default=6, help="how many --choose takes in each module at least (6)")
     parser.add_argument("--table", action="store_true", help="print the results so far in Markdown, and end")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FILE", help="puts --table's table into FILE, between its two marks")
     parser.add_argument("--all", action="store_true", help="each mutant meets all tests that reach it, not only until one fails")
+    parser.add_argument("--most", type=int, metavar="SECONDS", help="leave a mutant that its tests have not found in this time for the next run")
     parser.add_argument("--suite", choices=("quick", "full"), default="full", help="quick: without tests that have the label full")
     parser.add_argument("--tests", metavar="REGEX", help="only tests with such names")
     parser.add_argument("--label", metavar="REGEX", help="only tests with such a label")
@@ -434,7 +340,7 @@ def main():
     if options.table:
         if not PLAIN.exists():
             sys.exit("mutants: there are no results yet")
-        return table(mutants)
+        return table(mutants, options.write)
     WORK.mkdir(parents=True, exist_ok=True)
     if options.anew:
         for path in (RESULTS, PLAIN):
@@ -448,6 +354,7 @@ def main():
     tests = tests_of(options)
     if not tests:
         sys.exit("mutants: no test is left by --tests, --label, --exclude-label and --suite")
+    forget_tests(tests)
     measure_reach(tests, options.jobs)
     if not options.reach:
         hunt([m for m in mutants if m.number not in stale and (not options.mutants or m.number in options.mutants)], tests, options)

@@ -64,7 +64,7 @@ class Mutants(unittest.TestCase):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text(text)
         (self.root / "tools").mkdir()
-        for name in ("mutants.sh", "mutants.py"):
+        for name in ("mutants.sh", "mutants.py", "mutants_list.py"):
             shutil.copy(ROOT / "tools" / name, self.root / "tools" / name)
         shutil.copytree(ROOT / "tests/support/mutants", self.root / "tests/support/mutants")
 
