@@ -24,10 +24,12 @@ static const char config[] =
 /** A program that trains nothing: it notes what it is asked for and leaves a summary. */
 typedef struct program {
     char said[2048], runs[512];
+    const char *budget;            /**< an override of the configuration; NULL = none */
     const char *fails;             /**< part of the names of runs that fail; NULL = none */
     int begun, most;               /**< runs; after so many somebody asks to stop */
     char folder[COD_COMPARE_PATH]; /**< of what was written of the comparison */
-    int groups;                    /**< that a run says it had; 0 = one */
+    int groups;                    /**< that a run says it had; 0 = one, and nothing but a summary is left */
+    long steps;                    /**< that the last run was asked for */
 } program;
 
 static void say(void *context, const char *line)
@@ -54,6 +56,7 @@ static const char *value_of(const char *const *args, const char *key)
 
 static int run(void *context, const char *const *args, bool in_laboratory, char message[COD_COMPARE_MESSAGE])
 {
+    static const char line[] = "{\"step\": 10, \"trained_s\": 2}\n";
     program *p = context;
     const char *name = value_of(args, "name=");
     const size_t used = strlen(p->runs);
@@ -61,6 +64,7 @@ static int run(void *context, const char *const *args, bool in_laboratory, char 
     assert_false(in_laboratory);
     assert_string_equal(args[1], "train");
     p->begun++;
+    p->steps = atol(value_of(args, "train.steps="));
     snprintf(p->runs + used, sizeof p->runs - used, "%s by %s, ", name, value_of(args, "train.strategy="));
     if (p->fails != NULL && strstr(name, p->fails) != NULL) {
         snprintf(message, COD_COMPARE_MESSAGE, "no reason at all");
@@ -69,14 +73,14 @@ static int run(void *context, const char *const *args, bool in_laboratory, char 
     snprintf(path, sizeof path, "%s/%s", value_of(args, "output="), name);
     assert_ok(cod_folder_create(path));
     snprintf(path, sizeof path, "%s/%s/summary.json", value_of(args, "output="), name);
-    char summary[256] = "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50}";
+    char summary[256] = "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50, \"trained_s\": 4}";
     for (int g = 1; g < p->groups; g++)
-        strcat(summary, ", {\"accuracy\": 50}");
+        strcat(summary, ", {\"accuracy\": 50, \"trained_s\": 4}");
     strcat(summary, "]}");
     assert_ok(cod_file_write(path, summary, strlen(summary)));
     for (int g = 0; g < p->groups; g++) {
         snprintf(path, sizeof path, "%s/%s/metrics.%d.jsonl", value_of(args, "output="), name, g);
-        assert_ok(cod_file_write(path, "", 0));
+        assert_ok(cod_file_write(path, line, sizeof line - 1));
     }
     return 0;
 }
@@ -87,9 +91,12 @@ static cod_status compare(const char *folder, program *p, char **tables)
     char output[1024];
     size_t bytes;
     snprintf(output, sizeof output, "output=%s", cod_test_at(folder));
-    const char *const overrides[] = {output};
-    const cod_compare_arguments arguments = {
-        .path = cod_test_at("c.yaml"), .overrides = overrides, .count = 1, .strategies = "", .seeds = ""};
+    const char *const overrides[] = {output, p->budget};
+    const cod_compare_arguments arguments = {.path = cod_test_at("c.yaml"),
+                                             .overrides = overrides,
+                                             .count = p->budget != NULL ? 2 : 1,
+                                             .strategies = "",
+                                             .seeds = ""};
     const cod_compare_host host = {.context = p, .version = "test", .say = say, .is_asked = is_asked, .run = run};
     cod_comparison *c;
     *tables = NULL;
@@ -146,6 +153,19 @@ static void others_go_on_after_one_that_failed(void **state)
     assert_int_equal(p.begun, 4);
     cod_test_assert_contains(p.said, "== c-single-seed1 failed: no reason at all\n");
     cod_test_assert_contains(tables, " failed: no reason at all\n");
+    free(tables);
+}
+
+/** The first arm trains for 4 s; the other one's pilot takes 2 s for 10 steps. */
+static void an_equal_time_is_measured_by_a_pilot(void **state)
+{
+    (void)state;
+    program p = {.most = 3, .groups = 1, .budget = "compare.budget=time"};
+    char *tables;
+    assert_fails(COD_ERR_INTERRUPTED, "stopped at step 0 of ", compare("timed", &p, &tables));
+    assert_string_equal(p.runs, "c-single-seed1 by single, c-allreduce-pilot by allreduce, "
+                                "c-allreduce-seed1 by allreduce, ");
+    assert_int_equal(p.steps, 20);
     free(tables);
 }
 
@@ -220,9 +240,9 @@ static void problems_of_the_section_are_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_for_each_seed_and_arm),       cmocka_unit_test(others_go_on_after_one_that_failed),
-        cmocka_unit_test(predictions_are_compared_by_pairs), cmocka_unit_test(no_run_is_begun_once_asked_to_stop),
-        cmocka_unit_test(problems_of_the_section_are_said),
+        cmocka_unit_test(a_run_for_each_seed_and_arm),          cmocka_unit_test(others_go_on_after_one_that_failed),
+        cmocka_unit_test(an_equal_time_is_measured_by_a_pilot), cmocka_unit_test(predictions_are_compared_by_pairs),
+        cmocka_unit_test(no_run_is_begun_once_asked_to_stop),   cmocka_unit_test(problems_of_the_section_are_said),
     };
     return cmocka_run_group_tests(tests, set_up, cod_test_folder_remove);
 }
