@@ -255,6 +255,14 @@ size_t net_count_plans(const test_net *net, const char *program, cod_op_kind kin
     return count;
 }
 
+size_t net_find_plan(const test_net *net, const char *program, const char *name, cod_op *op)
+{
+    for (size_t i = 0; cod_program_op(cod_executable_program(net->executable, program), i, op); i++)
+        if (strcmp(op->name, name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
 size_t net_plans(const test_net *net, const char *program)
 {
     cod_op op;

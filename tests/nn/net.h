@@ -64,6 +64,8 @@ size_t net_count_kind(const test_net *net, const char *program, cod_op_kind kind
  * normalisation.
  */
 size_t net_count_plans(const test_net *net, const char *program, cod_op_kind kind, size_t parts);
+/** The place of the first plan of this name, SIZE_MAX where there is none. @param[out] op  its first op */
+size_t net_find_plan(const test_net *net, const char *program, const char *name, cod_op *op);
 /** All plans of the program. */
 size_t net_plans(const test_net *net, const char *program);
 
