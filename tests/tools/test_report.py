@@ -85,6 +85,12 @@ def pngs(bench, folder):
     return sorted(name for name in os.listdir(bench.path(folder)) if name.endswith(".png"))
 
 
+def ticks(bench, folder, title):
+    """What stands at the axes of a plot."""
+    plot = bench.read(folder, "report.html").decode().split(f'aria-label="{title}"')[1].split("</svg>")[0]
+    return re.findall(r'class="tick"[^>]*>([^<]*)</text>', plot)
+
+
 def classification(bench):
     page = written(bench, "c", made.classification())
     says(page, "allreduce is better than single by 4.", "distil is better than single by 1.", "merge is better than single by 4.",
@@ -98,6 +104,8 @@ def classification(bench):
          "merge train.rate=3.0e-490.63 % train.rate=1.0e-391.63 % train.rate=3.0e-3 train.warmup=100 train.clip_norm=192.63 %chosen "
          "train.rate=3.0e-3 train.loss=mse–failed: the loss became NaN or infinite at step 40")
     check(bench.read("c", "report.html").count(b"<details><summary>Quality, links: 20 Mbit/s</summary>") == 1, "the second rate is folded")
+    for title, first in (("Final quality, no limit", "89"), ("Churn", "0"), ("Expected calibration error, no limit", "0")):
+        check(ticks(bench, "c", title)[0] == first, f"the axis of '{title}': {ticks(bench, 'c', title)}")
     check({"verdict", "arms", "tuning", "rates", "curves", "costs", "agreement", "making"} <= set(page.ids), f"sections: {page.ids}")
     check("failures" not in page.ids and "crops" not in page.ids, "sections of nothing")
     version = bench.run("--version").out
@@ -171,6 +179,7 @@ def crossing(bench):
                        for rate, times in rates.items() for seed in (1, 2)]
     document["rates"] = ["none", "10mbit", "100mbit"]
     page = written(bench, "x", document)
+    check(all(80 < float(tick) < 100 for tick in ticks(bench, "x", "Final quality, no limit")), "equal values are in the middle of a short axis")
     # log ratio of the times: ln 10 at 10 Mbit/s, -ln 2 at 100: 10 * 10^(ln 10 / (ln 10 + ln 2)) = 58.7
     says(page, "b is sooner on links slower than about 58.7 Mbit/s (between the measured 10 Mbit/s and 100 Mbit/s); at 10 Mbit/s by a factor of 10",
          "time to 90.00 % on validation data, against a")
@@ -181,10 +190,10 @@ def crossing(bench):
         run["curve"][1]["time_s"] = 2
     says(written(bench, "x", document), "b is sooner at every rate measured (10 Mbit/s to no limit), by 2.5 to 50 times")
     for arm in document["arms"]:
-        arm["runs"] += [dict(run, rate=rate) for run in arm["runs"][:2] for rate in ("100mbit", "102mbit")]
-    document["rates"] = ["none", "10mbit", "100mbit", "102mbit"]
+        arm["runs"] += [dict(run, rate=rate) for run in arm["runs"][:2] for rate in ("100mbit", "125mbit")]
+    document["rates"] = ["none", "10mbit", "100mbit", "125mbit"]
     written(bench, "x", document)
-    named = re.findall(r'class="tick"[^>]*>([^<]*(?:bit/s|limit))</text>', bench.read("x", "report.html").decode())
+    named = [tick for tick in ticks(bench, "x", "Time to a quality against the link’s rate") if "bit/s" in tick or "limit" in tick]
     check(named == ["10 Mbit/s", "100 Mbit/s", "no limit"], f"a rate is named where there is no room, or not where there is: {named}")
 
 
