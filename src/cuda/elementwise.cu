@@ -10,74 +10,55 @@ struct add_work {
     bool accumulate;
 };
 
-template <cuda_lanes L>
-static __device__ __forceinline__ void add_pixel(const add_work &work, int64_t pixel, int channel,
-                                                 const lanes_raw<L> &raw_a, const lanes_raw<L> &raw_b,
-                                                 const lanes_raw<L> &before)
-{
-    float a[lanes_width<L>], b[lanes_width<L>];
-    lanes_open<L>(work.a, raw_a, a);
-#pragma unroll
-    for (int i = 0; i < lanes_width<L>; i++)
-        a[i] *= work.alpha;
-    if (work.b.data != NULL) {
-        lanes_open<L>(work.b, raw_b, b);
-#pragma unroll
-        for (int i = 0; i < lanes_width<L>; i++)
-            a[i] += work.beta * b[i];
-    }
-    lanes_put_on<L>(work.y, pixel, channel, a, before, work.accumulate);
-}
+template <cuda_lanes L> struct add_raw {
+    lanes_raw<L> a, b, before;
+};
 
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) add_kernel(add_work work)
 {
     chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
-    const int step = work.walk.rows;
-    for (int64_t first = part.first; first < part.end; first += in_flight<L> * step) {
-        lanes_raw<L> a[in_flight<L>], b[in_flight<L>], before[in_flight<L>];
-#pragma unroll
-        for (int u = 0; u < in_flight<L>; u++) {
-            if (first + u * step >= part.end)
-                break;
-            a[u] = lanes_fetch<L>(work.a, first + u * step, part.channel);
+    walk_pixels<in_flight<L>>(
+        work.walk, part,
+        [&](int64_t pixel) {
+            add_raw<L> raw;
+            raw.a = lanes_fetch<L>(work.a, pixel, part.channel);
             if (work.b.data != NULL)
-                b[u] = lanes_fetch<L>(work.b, first + u * step, part.channel);
+                raw.b = lanes_fetch<L>(work.b, pixel, part.channel);
             if (work.accumulate)
-                before[u] = lanes_fetch<L>(work.y, first + u * step, part.channel);
-        }
+                raw.before = lanes_fetch<L>(work.y, pixel, part.channel);
+            return raw;
+        },
+        [&](int64_t pixel, const add_raw<L> &raw) {
+            float a[lanes_width<L>], b[lanes_width<L>];
+            lanes_open<L>(work.a, raw.a, a);
 #pragma unroll
-        for (int u = 0; u < in_flight<L>; u++)
-            if (first + u * step < part.end)
-                add_pixel<L>(work, first + u * step, part.channel, a[u], b[u], before[u]);
-    }
-}
-
-static void (*const add_kernels[LANES_COUNT])(add_work) = {add_kernel<LANES_ANY>, add_kernel<LANES_F32>,
-                                                           add_kernel<LANES_BF16>, add_kernel<LANES_MIXED>};
-
-static cod_status add_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const add_work *work = static_cast<const add_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, add_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, 0, *work);
+            for (int i = 0; i < lanes_width<L>; i++)
+                a[i] *= work.alpha;
+            if (work.b.data != NULL) {
+                lanes_open<L>(work.b, raw.b, b);
+#pragma unroll
+                for (int i = 0; i < lanes_width<L>; i++)
+                    a[i] += work.beta * b[i];
+            }
+            lanes_put_on<L>(work.y, pixel, part.channel, a, raw.before, work.accumulate);
+        });
 }
 
 cod_status cuda_make_add(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    COD_TRY(cuda_plan_state(plan, sizeof(add_work)));
-    add_work *work = static_cast<add_work *>(plan->state);
-    work->a = cuda_view_of(&op->inputs[0]);
-    work->b = cuda_view_of(&op->inputs[1]);
-    work->y = cuda_view_of(&op->outputs[0]);
-    work->alpha = op->attr.alpha;
-    work->beta = op->attr.beta;
-    work->accumulate = op->accumulate;
+    add_work work = {};
+    work.a = cuda_view_of(&op->inputs[0]);
+    work.b = cuda_view_of(&op->inputs[1]);
+    work.y = cuda_view_of(&op->outputs[0]);
+    work.alpha = op->attr.alpha;
+    work.beta = op->attr.beta;
+    work.accumulate = op->accumulate;
     cuda_view absent = {};
-    work->walk = cuda_walk_of(plan->device, {&work->a, &work->b, &work->y, &absent}, {.mixed = true});
-    plan->run = add_run;
-    return COD_OK;
+    work.walk = cuda_walk_of(plan->device, {&work.a, &work.b, &work.y, &absent}, {.mixed = true});
+    return cuda_plan_launches(plan, work,
+                              {cuda_walk_kernel(CUDA_MIXED_KERNEL(add_kernel, work.walk.lanes), work.walk, 0)});
 }
 
 struct fill_work {
@@ -98,24 +79,13 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
         lanes_store<L>(work.y, pixel, part.channel, values);
 }
 
-static void (*const fill_kernels[LANES_COUNT])(fill_work) = {fill_kernel<LANES_ANY>, fill_kernel<LANES_F32>,
-                                                             fill_kernel<LANES_BF16>, NULL};
-
-static cod_status fill_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const fill_work *work = static_cast<const fill_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, fill_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, 0, *work);
-}
-
 cod_status cuda_make_fill(cod_plan *plan)
 {
-    COD_TRY(cuda_plan_state(plan, sizeof(fill_work)));
-    fill_work *work = static_cast<fill_work *>(plan->state);
-    work->y = cuda_view_of(&plan->ops[0].outputs[0]);
-    work->value = plan->ops[0].attr.alpha;
+    fill_work work = {};
+    work.y = cuda_view_of(&plan->ops[0].outputs[0]);
+    work.value = plan->ops[0].attr.alpha;
     cuda_view absent = {};
-    work->walk = cuda_walk_of(plan->device, {&work->y, &absent, &absent, &absent}, {});
-    plan->run = fill_run;
-    return COD_OK;
+    work.walk = cuda_walk_of(plan->device, {&work.y, &absent, &absent, &absent}, {});
+    return cuda_plan_launches(plan, work,
+                              {cuda_walk_kernel(CUDA_LANES_KERNEL(fill_kernel, work.walk.lanes), work.walk, 0)});
 }

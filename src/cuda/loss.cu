@@ -85,46 +85,33 @@ static __device__ __forceinline__ void put_gradient(const cuda_view &view, int64
     lanes_put<L>(view, pixel, channel, derivative, accumulate);
 }
 
+template <cuda_lanes L> struct loss_raw {
+    lanes_raw<L> prediction, target;
+};
+
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_kernel(loss_work work)
 {
     chain_wait();
     const walk_part part = walk_begin<L>(work.walk, blockIdx.x);
-    const int step = work.walk.rows;
     const float factor = loss_factor(work);
     float sum = 0;
-    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> x[IN_FLIGHT], t[IN_FLIGHT];
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++) {
-            if (first + u * step >= part.end)
-                break;
-            x[u] = lanes_fetch<L>(work.prediction, first + u * step, part.channel);
-            t[u] = lanes_fetch<L>(work.target, first + u * step, part.channel);
-        }
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++) {
-            const int64_t pixel = first + u * step;
-            if (pixel >= part.end)
-                break;
+    walk_pixels<IN_FLIGHT>(
+        work.walk, part,
+        [&](int64_t pixel) {
+            loss_raw<L> raw;
+            raw.prediction = lanes_fetch<L>(work.prediction, pixel, part.channel);
+            raw.target = lanes_fetch<L>(work.target, pixel, part.channel);
+            return raw;
+        },
+        [&](int64_t pixel, const loss_raw<L> &raw) {
             float dx[lanes_width<L>], dt[lanes_width<L>];
-            lanes_open<L>(work.prediction, x[u], dx);
-            lanes_open<L>(work.target, t[u], dt);
+            lanes_open<L>(work.prediction, raw.prediction, dx);
+            lanes_open<L>(work.target, raw.target, dt);
             sum += loss_lanes(work, dx, dt);
             put_gradient<L>(work.dprediction, pixel, part.channel, factor, dx, work.accumulate);
             put_gradient<L>(work.dtarget, pixel, part.channel, factor, dt, work.accumulate);
-        }
-    }
+        });
     loss_finish(work, sum);
-}
-
-static void (*const loss_kernels[LANES_COUNT])(loss_work) = {loss_kernel<LANES_ANY>, loss_kernel<LANES_F32>,
-                                                             loss_kernel<LANES_BF16>, loss_kernel<LANES_MIXED>};
-
-static cod_status loss_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const loss_work *work = static_cast<const loss_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, loss_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, CUDA_THREADS * sizeof(float), *work);
 }
 
 /** A neighbour of the total variation: x - (what lies `step` pixels on), zeros where there is nothing. */
@@ -179,16 +166,6 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
     loss_finish(work, sum);
 }
 
-static void (*const variation_kernels[LANES_COUNT])(loss_work) = {
-    variation_kernel<LANES_ANY>, variation_kernel<LANES_F32>, variation_kernel<LANES_BF16>, NULL};
-
-static cod_status variation_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const loss_work *work = static_cast<const loss_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, variation_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, CUDA_THREADS * sizeof(float), *work);
-}
-
 static float share_of(int64_t pairs)
 {
     return pairs > 0 ? 1 / static_cast<float>(pairs) : 0;
@@ -199,29 +176,31 @@ cod_status cuda_make_loss(cod_plan *plan)
     const cod_op *op = plan->ops;
     const cod_op_attr *attr = &op->attr;
     const cod_shape shape = op->inputs[0].shape;
-    COD_TRY(cuda_plan_state(plan, sizeof(loss_work)));
-    loss_work *work = static_cast<loss_work *>(plan->state);
-    work->prediction = cuda_view_of(&op->inputs[0]);
-    work->target = cuda_view_of(&op->inputs[1]);
-    work->weight = cuda_floats_of(&op->inputs[2]);
-    work->value = cuda_floats_of(&op->outputs[0]);
-    work->dprediction = cuda_view_of(&op->outputs[1]);
-    work->dtarget = cuda_view_of(&op->outputs[2]);
-    work->kind = attr->loss;
-    work->alpha = attr->alpha;
-    work->epsilon = attr->epsilon;
-    work->temperature = attr->temperature == 0 ? 1 : attr->temperature;
-    work->smoothing = attr->smoothing;
-    work->accumulate = op->accumulate;
+    loss_work work = {};
+    work.prediction = cuda_view_of(&op->inputs[0]);
+    work.target = cuda_view_of(&op->inputs[1]);
+    work.weight = cuda_floats_of(&op->inputs[2]);
+    work.value = cuda_floats_of(&op->outputs[0]);
+    work.dprediction = cuda_view_of(&op->outputs[1]);
+    work.dtarget = cuda_view_of(&op->outputs[2]);
+    work.kind = attr->loss;
+    work.alpha = attr->alpha;
+    work.epsilon = attr->epsilon;
+    work.temperature = attr->temperature == 0 ? 1 : attr->temperature;
+    work.smoothing = attr->smoothing;
+    work.accumulate = op->accumulate;
     if (attr->loss == COD_LOSS_CROSS_ENTROPY || attr->loss == COD_LOSS_KL)
-        return cuda_make_loss_rows(plan, work);
-    cuda_view *const views[CUDA_WALK_VIEWS] = {&work->prediction, &work->target, &work->dprediction, &work->dtarget};
+        return cuda_make_loss_rows(plan, &work);
+    cuda_view *const views[CUDA_WALK_VIEWS] = {&work.prediction, &work.target, &work.dprediction, &work.dtarget};
     const bool variation = attr->loss == COD_LOSS_TV;
-    work->walk = cuda_walk_of(plan->device, views, {.by_channel = variation, .mixed = !variation, .sums = true});
-    work->mean = variation ? 1 : 1 / static_cast<float>(cod_shape_count(shape));
-    work->vertical = share_of(shape.n * (shape.h - 1) * shape.w * shape.c);
-    work->horizontal = share_of(shape.n * shape.h * (shape.w - 1) * shape.c);
-    plan->run = variation ? variation_run : loss_run;
-    const dim3 grid = cuda_walk_grid(work->walk);
-    return cuda_sums_create(plan, 1, static_cast<int64_t>(grid.x) * grid.y * grid.z, &work->sums);
+    work.walk = cuda_walk_of(plan->device, views, {.by_channel = variation, .mixed = !variation, .sums = true});
+    work.mean = variation ? 1 : 1 / static_cast<float>(cod_shape_count(shape));
+    work.vertical = share_of(shape.n * (shape.h - 1) * shape.w * shape.c);
+    work.horizontal = share_of(shape.n * shape.h * (shape.w - 1) * shape.c);
+    const dim3 grid = cuda_walk_grid(work.walk);
+    COD_TRY(cuda_sums_create(plan, 1, static_cast<int64_t>(grid.x) * grid.y * grid.z, &work.sums));
+    return cuda_plan_launches(plan, work,
+                              {{variation ? CUDA_LANES_KERNEL(variation_kernel, work.walk.lanes)
+                                          : CUDA_MIXED_KERNEL(loss_kernel, work.walk.lanes),
+                                grid, CUDA_THREADS * sizeof(float)}});
 }

@@ -67,19 +67,11 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) loss_rows_kernel(lo
     loss_finish(work, sum);
 }
 
-static cod_status loss_rows_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const loss_work *work = static_cast<const loss_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, loss_rows_kernel, work->walk.blocks, CUDA_THREADS,
-                               CLASS_ROWS_SHARED, *work);
-}
-
 cod_status cuda_make_loss_rows(cod_plan *plan, loss_work *work)
 {
     work->rows = class_rows_of(work->prediction);
+    const unsigned blocks = class_rows_blocks(plan->device, work->rows);
     work->mean = 1 / static_cast<float>(work->rows.count);
-    work->walk.blocks = class_rows_blocks(plan->device, work->rows);
-    work->walk.tiles = 1;
-    plan->run = loss_rows_run;
-    return cuda_sums_create(plan, 1, work->walk.blocks, &work->sums);
+    COD_TRY(cuda_sums_create(plan, 1, blocks, &work->sums));
+    return cuda_plan_launches(plan, *work, {{loss_rows_kernel, blocks, CLASS_ROWS_SHARED}});
 }

@@ -16,25 +16,16 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
     chain_wait();
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
-    const int step = walk.rows;
     float sums[1][lanes_width<L>] = {};
-    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> raw[IN_FLIGHT];
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++)
-            if (first + u * step < part.end)
-                raw[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++) {
-            if (first + u * step >= part.end)
-                break;
+    walk_pixels<IN_FLIGHT>(
+        walk, part, [&](int64_t pixel) { return lanes_fetch<L>(work.x, pixel, part.channel); },
+        [&](int64_t, const lanes_raw<L> &raw) {
             float x[lanes_width<L>];
-            lanes_open<L>(work.x, raw[u], x);
+            lanes_open<L>(work.x, raw, x);
 #pragma unroll
             for (int i = 0; i < lanes_width<L>; i++)
                 sums[0][i] += x[i];
-        }
-    }
+        });
     chain_release();
     write_columns<1, lanes_width<L>>(work.sums, walk, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
@@ -55,32 +46,19 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
     }
 }
 
-static void (*const sums_kernels[LANES_COUNT])(mean_work) = {mean_sums_kernel<LANES_ANY>, mean_sums_kernel<LANES_F32>,
-                                                             mean_sums_kernel<LANES_BF16>, NULL};
-static void (*const write_kernels[LANES_COUNT])(mean_work) = {
-    mean_write_kernel<LANES_ANY>, mean_write_kernel<LANES_F32>, mean_write_kernel<LANES_BF16>, NULL};
-
-static cod_status mean_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const mean_work *work = static_cast<const mean_work *>(plan->state);
-    COD_TRY(cuda_launch_chained(plan->device, stream, sums_kernels[work->sums_walk.lanes],
-                                cuda_walk_grid(work->sums_walk), CUDA_THREADS, cuda_sums_shared(work->sums_walk, 1),
-                                *work));
-    return cuda_launch_chained(plan->device, stream, write_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, 0, *work);
-}
-
 cod_status cuda_make_mean(cod_plan *plan)
 {
-    COD_TRY(cuda_plan_state(plan, sizeof(mean_work)));
-    mean_work *work = static_cast<mean_work *>(plan->state);
-    work->x = cuda_view_of(&plan->ops[0].inputs[0]);
-    work->y = cuda_view_of(&plan->ops[0].outputs[0]);
-    work->accumulate = plan->ops[0].accumulate;
+    mean_work work = {};
+    work.x = cuda_view_of(&plan->ops[0].inputs[0]);
+    work.y = cuda_view_of(&plan->ops[0].outputs[0]);
+    work.accumulate = plan->ops[0].accumulate;
     cuda_view absent = {};
-    work->walk = cuda_walk_of(plan->device, {&work->y, &absent, &absent, &absent}, {.by_channel = true});
-    work->sums_walk =
-        cuda_walk_of(plan->device, {&work->x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
-    plan->run = mean_run;
-    return cuda_sums_create(plan, work->sums_walk.channels, work->sums_walk.blocks, &work->sums);
+    work.walk = cuda_walk_of(plan->device, {&work.y, &absent, &absent, &absent}, {.by_channel = true});
+    work.sums_walk =
+        cuda_walk_of(plan->device, {&work.x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
+    COD_TRY(cuda_sums_create(plan, work.sums_walk.channels, work.sums_walk.blocks, &work.sums));
+    return cuda_plan_launches(plan, work,
+                              {cuda_walk_kernel(CUDA_LANES_KERNEL(mean_sums_kernel, work.sums_walk.lanes),
+                                                work.sums_walk, cuda_sums_shared(work.sums_walk, 1)),
+                               cuda_walk_kernel(CUDA_LANES_KERNEL(mean_write_kernel, work.walk.lanes), work.walk, 0)});
 }

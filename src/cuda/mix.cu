@@ -26,23 +26,15 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) mix_kernel(mix_work
     }
 }
 
-static cod_status mix_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const mix_work *work = static_cast<const mix_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, mix_kernel, class_rows_blocks(plan->device, work->rows),
-                               CUDA_THREADS, CLASS_ROWS_SHARED, *work);
-}
-
 cod_status cuda_make_mix(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    COD_TRY(cuda_plan_state(plan, sizeof(mix_work)));
-    mix_work *work = static_cast<mix_work *>(plan->state);
-    work->x = cuda_view_of(&op->inputs[0]);
-    work->y = cuda_view_of(&op->outputs[0]);
-    work->share = cuda_floats_of(&op->inputs[1]);
-    work->temperature = op->attr.temperature == 0 ? 1 : op->attr.temperature;
-    work->rows = class_rows_of(work->x);
-    plan->run = mix_run;
-    return COD_OK;
+    mix_work work = {};
+    work.x = cuda_view_of(&op->inputs[0]);
+    work.y = cuda_view_of(&op->outputs[0]);
+    work.share = cuda_floats_of(&op->inputs[1]);
+    work.temperature = op->attr.temperature == 0 ? 1 : op->attr.temperature;
+    work.rows = class_rows_of(work.x);
+    return cuda_plan_launches(plan, work,
+                              {{mix_kernel, class_rows_blocks(plan->device, work.rows), CLASS_ROWS_SHARED}});
 }

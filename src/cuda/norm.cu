@@ -81,131 +81,81 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
     chain_wait();
     const cuda_walk &walk = work.sums_walk;
     const walk_part part = walk_begin<L>(walk, blockIdx.x);
-    const int step = walk.rows;
-    float shift[lanes_width<L>], sums[2][lanes_width<L>];
-#pragma unroll
-    for (int i = 0; i < lanes_width<L>; i++)
-        sums[0][i] = sums[1][i] = 0;
+    float shift[lanes_width<L>], sums[2][lanes_width<L>] = {};
     if (part.first < part.end)
         lanes_load<L>(work.x, shift_pixel(walk, blockIdx.x), part.channel, shift);
-    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> raw[IN_FLIGHT];
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++)
-            if (first + u * step < part.end)
-                raw[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++) {
-            if (first + u * step >= part.end)
-                break;
+    walk_pixels<IN_FLIGHT>(
+        walk, part, [&](int64_t pixel) { return lanes_fetch<L>(work.x, pixel, part.channel); },
+        [&](int64_t, const lanes_raw<L> &raw) {
             float x[lanes_width<L>];
-            lanes_open<L>(work.x, raw[u], x);
+            lanes_open<L>(work.x, raw, x);
 #pragma unroll
             for (int i = 0; i < lanes_width<L>; i++) {
                 const float apart = x[i] - shift[i];
                 sums[0][i] += apart;
                 sums[1][i] += apart * apart;
             }
-        }
-    }
+        });
     chain_release();
     write_moments<lanes_width<L>>(work, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         finish_moments(work);
 }
 
-static void (*const moments_kernels[LANES_COUNT])(norm_work) = {
-    norm_moments_kernel<LANES_ANY>, norm_moments_kernel<LANES_F32>, norm_moments_kernel<LANES_BF16>, NULL};
-
-/** y = activation(gamma·(x - mean)·inv_std + beta) [+ residual] */
-template <cuda_lanes L>
-static __device__ __forceinline__ void apply_pixel(const norm_work &work, int64_t pixel, int channel,
-                                                   const norm_lanes<lanes_width<L>> &by, const lanes_raw<L> &raw_x,
-                                                   const lanes_raw<L> &raw_residual)
-{
-    float x[lanes_width<L>], z[lanes_width<L>], residual[lanes_width<L>];
-    lanes_open<L>(work.x, raw_x, x);
-    normalise(by, x, z);
-    activate_lanes(work.activation, by.slope, z);
-    if (work.residual.data != NULL) {
-        lanes_open<L>(work.residual, raw_residual, residual);
-#pragma unroll
-        for (int i = 0; i < lanes_width<L>; i++)
-            z[i] += residual[i];
-    }
-    lanes_store<L>(work.y, pixel, channel, z);
-}
+template <cuda_lanes L> struct apply_raw {
+    lanes_raw<L> x, residual;
+};
 
 /**
- * From the last block's pixels to the first's: those are still in the cache that a pass from first to last has just
- * read.
+ * y = activation(gamma·(x - mean)·inv_std + beta) [+ residual], from the last block's pixels to the first's: those are
+ * still in the cache that a pass from first to last has just read.
  */
 template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_apply_kernel(norm_work work)
 {
     chain_wait();
     const walk_part part = walk_begin<L>(work.walk, gridDim.x - 1 - blockIdx.x);
-    const int step = work.walk.rows;
     norm_vectors_share<lanes_width<L>>(work, work.walk, false);
     const norm_lanes<lanes_width<L>> by = norm_lanes_of<lanes_width<L>>(work.walk);
-    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
-        lanes_raw<L> x[IN_FLIGHT], residual[IN_FLIGHT];
-#pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++) {
-            if (first + u * step >= part.end)
-                break;
-            x[u] = lanes_fetch<L>(work.x, first + u * step, part.channel);
+    walk_pixels<IN_FLIGHT>(
+        work.walk, part,
+        [&](int64_t pixel) {
+            apply_raw<L> raw;
+            raw.x = lanes_fetch<L>(work.x, pixel, part.channel);
             if (work.residual.data != NULL)
-                residual[u] = lanes_fetch<L>(work.residual, first + u * step, part.channel);
-        }
+                raw.residual = lanes_fetch<L>(work.residual, pixel, part.channel);
+            return raw;
+        },
+        [&](int64_t pixel, const apply_raw<L> &raw) {
+            float x[lanes_width<L>], z[lanes_width<L>], residual[lanes_width<L>];
+            lanes_open<L>(work.x, raw.x, x);
+            normalise(by, x, z);
+            activate_lanes(work.activation, by.slope, z);
+            if (work.residual.data != NULL) {
+                lanes_open<L>(work.residual, raw.residual, residual);
 #pragma unroll
-        for (int u = 0; u < IN_FLIGHT; u++)
-            if (first + u * step < part.end)
-                apply_pixel<L>(work, first + u * step, part.channel, by, x[u], residual[u]);
-    }
+                for (int i = 0; i < lanes_width<L>; i++)
+                    z[i] += residual[i];
+            }
+            lanes_store<L>(work.y, pixel, part.channel, z);
+        });
 }
 
-static void (*const apply_kernels[LANES_COUNT])(norm_work) = {
-    norm_apply_kernel<LANES_ANY>, norm_apply_kernel<LANES_F32>, norm_apply_kernel<LANES_BF16>, NULL};
-
-static cod_status inference_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const norm_work *work = static_cast<const norm_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, apply_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, norm_shared(work->walk), *work);
-}
-
-static cod_status statistics_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const norm_work *work = static_cast<const norm_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, moments_kernels[work->sums_walk.lanes],
-                               cuda_walk_grid(work->sums_walk), CUDA_THREADS, cuda_sums_shared(work->sums_walk, 2),
-                               *work);
-}
-
-static cod_status train_run(const cod_plan *plan, cudaStream_t stream)
-{
-    COD_TRY(statistics_run(plan, stream));
-    return inference_run(plan, stream);
-}
-
-/** The state of either kind; `slope` and `residual` are the last inputs. */
-static cod_status make_forward(cod_plan *plan, const cod_view *slope, const cod_view *residual, norm_work **out)
+/** What both kinds read; `slope` and `residual` are the last inputs. */
+static norm_work forward_of(const cod_plan *plan, const cod_view *slope, const cod_view *residual)
 {
     const cod_op *op = plan->ops;
-    COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
-    norm_work *work = static_cast<norm_work *>(plan->state);
-    work->x = cuda_view_of(&op->inputs[0]);
-    work->residual = cuda_view_of(residual);
-    work->y = cuda_view_of(&op->outputs[0]);
-    work->gamma = cuda_floats_of(&op->inputs[1]);
-    work->beta = cuda_floats_of(&op->inputs[2]);
-    work->activation = cuda_activation_of(&op->attr, slope);
-    work->epsilon = op->attr.epsilon;
-    work->shifts = work->x.dtype == COD_BF16; /* whose rounding hides that of a mean far from zero */
+    norm_work work = {};
+    work.x = cuda_view_of(&op->inputs[0]);
+    work.residual = cuda_view_of(residual);
+    work.y = cuda_view_of(&op->outputs[0]);
+    work.gamma = cuda_floats_of(&op->inputs[1]);
+    work.beta = cuda_floats_of(&op->inputs[2]);
+    work.activation = cuda_activation_of(&op->attr, slope);
+    work.epsilon = op->attr.epsilon;
+    work.shifts = work.x.dtype == COD_BF16; /* whose rounding hides that of a mean far from zero */
     cuda_view absent = {};
-    work->walk = cuda_walk_of(plan->device, {&work->x, &work->residual, &work->y, &absent}, {.by_channel = true});
-    *out = work;
-    return COD_OK;
+    work.walk = cuda_walk_of(plan->device, {&work.x, &work.residual, &work.y, &absent}, {.by_channel = true});
+    return work;
 }
 
 /** The pass that takes the statistics of work->x; `outputs` as cuda_statistics_of() has them. */
@@ -218,38 +168,45 @@ static cod_status make_statistics(cod_plan *plan, const cod_view *outputs, norm_
     return cuda_sums_create(plan, 2 * static_cast<int64_t>(work->x.channels), work->sums_walk.blocks, &work->sums);
 }
 
+static cuda_plan_kernel<norm_work> statistics_kernel(const norm_work &work)
+{
+    return cuda_walk_kernel(CUDA_LANES_KERNEL(norm_moments_kernel, work.sums_walk.lanes), work.sums_walk,
+                            cuda_sums_shared(work.sums_walk, 2));
+}
+
+static cuda_plan_kernel<norm_work> apply_kernel(const norm_work &work)
+{
+    return cuda_walk_kernel(CUDA_LANES_KERNEL(norm_apply_kernel, work.walk.lanes), work.walk, norm_shared(work.walk));
+}
+
 cod_status cuda_make_norm_statistics(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    COD_TRY(cuda_plan_state(plan, sizeof(norm_work)));
-    norm_work *work = static_cast<norm_work *>(plan->state);
-    work->x = cuda_view_of(&op->inputs[0]);
-    plan->run = statistics_run;
-    return make_statistics(plan, op->outputs, work);
+    norm_work work = {};
+    work.x = cuda_view_of(&op->inputs[0]);
+    COD_TRY(make_statistics(plan, op->outputs, &work));
+    return cuda_plan_launches(plan, work, {statistics_kernel(work)});
 }
 
 cod_status cuda_make_norm_train(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    norm_work *work;
-    COD_TRY(make_forward(plan, &op->inputs[3], &op->inputs[4], &work));
-    work->mean = cuda_floats_of(&op->outputs[1]);
-    work->spread = cuda_floats_of(&op->outputs[2]);
-    plan->run = train_run;
-    return make_statistics(plan, &op->outputs[1], work);
+    norm_work work = forward_of(plan, &op->inputs[3], &op->inputs[4]);
+    work.mean = cuda_floats_of(&op->outputs[1]);
+    work.spread = cuda_floats_of(&op->outputs[2]);
+    COD_TRY(make_statistics(plan, &op->outputs[1], &work));
+    return cuda_plan_launches(plan, work, {statistics_kernel(work), apply_kernel(work)});
 }
 
 /** NORM_APPLY and NORM_INFERENCE have the same views; the spread is inv_std or the variance. */
 static cod_status make_apply(cod_plan *plan, bool spread_is_variance)
 {
     const cod_op *op = plan->ops;
-    norm_work *work;
-    COD_TRY(make_forward(plan, &op->inputs[5], &op->inputs[6], &work));
-    work->mean = cuda_floats_of(&op->inputs[3]);
-    work->spread = cuda_floats_of(&op->inputs[4]);
-    work->spread_is_variance = spread_is_variance;
-    plan->run = inference_run;
-    return COD_OK;
+    norm_work work = forward_of(plan, &op->inputs[5], &op->inputs[6]);
+    work.mean = cuda_floats_of(&op->inputs[3]);
+    work.spread = cuda_floats_of(&op->inputs[4]);
+    work.spread_is_variance = spread_is_variance;
+    return cuda_plan_launches(plan, work, {apply_kernel(work)});
 }
 
 cod_status cuda_make_norm_inference(cod_plan *plan)

@@ -100,17 +100,6 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
         store_index(work.index, pixel, column * width, best);
 }
 
-static void (*const pool_kernels[LANES_COUNT])(pool_work) = {pool_kernel<LANES_ANY>, pool_kernel<LANES_F32>,
-                                                             pool_kernel<LANES_BF16>, NULL};
-
-static cod_status pool_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const pool_work *work = static_cast<const pool_work *>(plan->state);
-    const int64_t items = work->y.count / cuda_lanes_width(work->walk.lanes);
-    return cuda_launch_chained(plan->device, stream, pool_kernels[work->walk.lanes], cuda_item_blocks(items),
-                               CUDA_THREADS, 0, *work);
-}
-
 /** Global averages: block (n, t) has picture n, and the channels of tile t. */
 template <cuda_lanes L>
 __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) global_average_kernel(pool_work work)
@@ -134,16 +123,6 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) global_average_kern
     for (int i = (int)threadIdx.x; i < span; i += (int)blockDim.x)
         if (grid_tile() * span + i < work.y.channels)
             view_store(work.y, blockIdx.x, grid_tile() * span + i, shared[i] / (float)work.walk.share);
-}
-
-static void (*const average_kernels[LANES_COUNT])(pool_work) = {
-    global_average_kernel<LANES_ANY>, global_average_kernel<LANES_F32>, global_average_kernel<LANES_BF16>, NULL};
-
-static cod_status global_average_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const pool_work *work = static_cast<const pool_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, average_kernels[work->walk.lanes], cuda_walk_grid(work->walk),
-                               CUDA_THREADS, cuda_sums_shared(work->walk, 1), *work);
 }
 
 /** The first window along an axis that reaches position `at`, counted from the padding's begin. */
@@ -186,59 +165,50 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) pool_backward_kerne
     lanes_put<L>(x, pixel, column * width, sum, work.accumulate);
 }
 
-static void (*const backward_kernels[LANES_COUNT])(pool_work) = {
-    pool_backward_kernel<LANES_ANY>, pool_backward_kernel<LANES_F32>, pool_backward_kernel<LANES_BF16>, NULL};
-
-static cod_status pool_backward_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const pool_work *work = static_cast<const pool_work *>(plan->state);
-    const int64_t items = work->x.count / cuda_lanes_width(work->walk.lanes);
-    return cuda_launch_chained(plan->device, stream, backward_kernels[work->walk.lanes], cuda_item_blocks(items),
-                               CUDA_THREADS, 0, *work);
-}
-
-static cod_status make_pool(cod_plan *plan, const cod_view *x, const cod_view *y, const cod_view *index,
-                            pool_work **out)
+static pool_work work_of(const cod_plan *plan, const cod_view *x, const cod_view *y, const cod_view *index)
 {
     const cod_op_attr *attr = &plan->ops[0].attr;
-    COD_TRY(cuda_plan_state(plan, sizeof(pool_work)));
-    pool_work *work = static_cast<pool_work *>(plan->state);
-    work->x = cuda_view_of(x);
-    work->y = cuda_view_of(y);
-    work->max = attr->pool == COD_POOL_MAX;
-    if (work->max)
-        work->index = cuda_view_of(index);
-    work->window = {attr->kernel_h, attr->kernel_w, attr->stride_h, attr->stride_w, attr->pad_h, attr->pad_w};
+    pool_work work = {};
+    work.x = cuda_view_of(x);
+    work.y = cuda_view_of(y);
+    work.max = attr->pool == COD_POOL_MAX;
+    if (work.max)
+        work.index = cuda_view_of(index);
+    work.window = {attr->kernel_h, attr->kernel_w, attr->stride_h, attr->stride_w, attr->pad_h, attr->pad_w};
     if (attr->pool == COD_POOL_GLOBAL_AVERAGE)
-        work->window = {work->x.h, work->x.w, 1, 1, 0, 0};
-    work->accumulate = plan->ops[0].accumulate;
-    const cuda_view *const views[] = {&work->x, &work->y, &work->index};
-    work->walk.lanes = cuda_lanes_of(views, 3, false);
-    *out = work;
-    return COD_OK;
+        work.window = {work.x.h, work.x.w, 1, 1, 0, 0};
+    work.accumulate = plan->ops[0].accumulate;
+    const cuda_view *const views[] = {&work.x, &work.y, &work.index};
+    work.walk.lanes = cuda_lanes_of(views, 3, false);
+    return work;
+}
+
+/** Where a thread has one access of a view. */
+static unsigned access_blocks(const pool_work &work, const cuda_view &view)
+{
+    return cuda_item_blocks(view.count / cuda_lanes_width(work.walk.lanes));
 }
 
 cod_status cuda_make_pool(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    pool_work *work;
-    COD_TRY(make_pool(plan, &op->inputs[0], &op->outputs[0], &op->outputs[1], &work));
-    plan->run = pool_run;
+    pool_work work = work_of(plan, &op->inputs[0], &op->outputs[0], &op->outputs[1]);
     if (op->attr.pool != COD_POOL_GLOBAL_AVERAGE)
-        return COD_OK;
+        return cuda_plan_launches(plan, work,
+                                  {{CUDA_LANES_KERNEL(pool_kernel, work.walk.lanes), access_blocks(work, work.y), 0}});
     cuda_view absent = {};
-    work->walk = cuda_walk_of(plan->device, {&work->x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
-    work->walk.share = static_cast<int64_t>(work->x.h) * work->x.w;
-    work->walk.blocks = static_cast<unsigned>(work->y.pixels);
-    plan->run = global_average_run;
-    return COD_OK;
+    work.walk = cuda_walk_of(plan->device, {&work.x, &absent, &absent, &absent}, {.by_channel = true, .sums = true});
+    work.walk.share = static_cast<int64_t>(work.x.h) * work.x.w;
+    work.walk.blocks = static_cast<unsigned>(work.y.pixels);
+    return cuda_plan_launches(plan, work,
+                              {cuda_walk_kernel(CUDA_LANES_KERNEL(global_average_kernel, work.walk.lanes), work.walk,
+                                                cuda_sums_shared(work.walk, 1))});
 }
 
 cod_status cuda_make_pool_backward(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    pool_work *work;
-    COD_TRY(make_pool(plan, &op->outputs[0], &op->inputs[0], &op->inputs[1], &work));
-    plan->run = pool_backward_run;
-    return COD_OK;
+    const pool_work work = work_of(plan, &op->outputs[0], &op->inputs[0], &op->inputs[1]);
+    return cuda_plan_launches(
+        plan, work, {{CUDA_LANES_KERNEL(pool_backward_kernel, work.walk.lanes), access_blocks(work, work.x), 0}});
 }

@@ -2,7 +2,7 @@
  * Plain chunks of values and back, to the bits of core/chunk_format.h: a block of threads has a chunk. The squares that
  * the step follows from are added in the format's order; everything else is one value at a time.
  */
-#include "cuda/view.cuh"
+#include "cuda/launches.cuh"
 
 extern "C" {
 #include "core/chunk_format.h"
@@ -73,20 +73,6 @@ static __device__ __forceinline__ uint64_t fingerprint_part(uint32_t low, uint32
     return (uint64_t)a * b + ((uint64_t)high << 32 | low);
 }
 
-static __device__ __forceinline__ uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static __device__ __forceinline__ float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /** A chunk as its threads see it. */
 struct chunk_view {
     const float *values, *reference; /**< of its first value; reference NULL = none */
@@ -100,8 +86,7 @@ struct chunk_view {
 static __device__ __forceinline__ chunk_view chunk_of(const chunk_work &work)
 {
     const unsigned char *head = work.plan + (int64_t)blockIdx.x * COD_CHUNK_HEADER_BYTES;
-    const int64_t first =
-        (int64_t)load_u32(head + COD_CHUNK_AT_FIRST) | (int64_t)load_u32(head + COD_CHUNK_AT_FIRST + 4) << 32;
+    const int64_t first = load_i64(head + COD_CHUNK_AT_FIRST);
     chunk_view c;
     c.values = work.values != NULL ? work.values + first : NULL;
     c.reference = work.reference != NULL ? work.reference + first : NULL;
@@ -148,7 +133,7 @@ static __device__ void choose_delta(const chunk_work &work, const chunk_view &c,
         float weights = 0, changes = 0;
         for (uint32_t i = first + task % COD_CHUNK_STEP_LANES; i < end; i += COD_CHUNK_STEP_LANES) {
             const float value = c.values[i];
-            const float change = c.reference != NULL ? exact_sum(value, -c.reference[i]) : value;
+            const float change = change_of(c, c.reference != NULL, i);
             weights = exact_sum(weights, exact_product(value, value));
             changes = exact_sum(changes, exact_product(change, change));
         }
@@ -273,7 +258,7 @@ static __device__ uint32_t write_steps(const chunk_view &c, block_notes *notes)
         done += all;
     }
     if (threadIdx.x == 0) {
-        store_u32(c.payload, bits_of((float)notes->step));
+        store_u32(c.payload, word_from_f32((float)notes->step));
         store_u32(c.payload + 4, done);
     }
     return (uint32_t)(escaped - c.payload) + 2 * done;
@@ -282,7 +267,7 @@ static __device__ uint32_t write_steps(const chunk_view &c, block_notes *notes)
 /** Rounded away from zero. */
 static __device__ __forceinline__ uint32_t bf16_scale(float scale)
 {
-    return (bits_of(scale) + 0xFFFFu) >> 16;
+    return (word_from_f32(scale) + 0xFFFFu) >> 16;
 }
 
 /** As core/int8_blocks.c has it: 127 times the scale stays finite, and tiny blocks become zero. */
@@ -294,9 +279,9 @@ static __device__ float block_scale(float largest, bool bf16)
     if (scale < FLT_MIN)
         return 0;
     if (bf16)
-        scale = float_of(bf16_scale(scale) << 16);
+        scale = f32_from_word(bf16_scale(scale) << 16);
     while (!(exact_product(127.0f, scale) <= FLT_MAX))
-        scale = bf16 ? float_of((bf16_scale(scale) - 1) << 16) : float_of(bits_of(scale) - 1);
+        scale = bf16 ? f32_from_word((bf16_scale(scale) - 1) << 16) : f32_from_word(word_from_f32(scale) - 1);
     return scale;
 }
 
@@ -316,16 +301,17 @@ static __device__ uint32_t write_blocks(const chunk_view &c, bool bf16)
         const uint32_t end = (b + 1) * BLOCK < c.count ? (b + 1) * BLOCK : c.count;
         uint32_t largest = 0; /* the bits of finite magnitudes are in order, and below all others */
         for (uint32_t i = b * BLOCK + lane; i < end; i += WARP_LANES) {
-            const uint32_t bits = bits_of(c.values[i]) & 0x7FFFFFFFu;
+            const uint32_t bits = word_from_f32(c.values[i]) & 0x7FFFFFFFu;
             largest = bits > largest ? bits : largest;
         }
         for (unsigned mask = WARP_LANES / 2; mask > 0; mask /= 2) {
-            const uint32_t other = bits_of(shuffle_xor(float_of(largest), mask));
+            const uint32_t other = word_from_f32(shuffle_xor(f32_from_word(largest), mask));
             largest = other > largest ? other : largest;
         }
-        const float scale = block_scale(largest < 0x7F800000u ? float_of(largest) : float_of(0x7FC00000u), bf16);
+        const float scale =
+            block_scale(largest < 0x7F800000u ? f32_from_word(largest) : f32_from_word(0x7FC00000u), bf16);
         const float inverse = 1 / scale;
-        const uint32_t stored = bf16 ? bf16_scale(scale) : bits_of(scale);
+        const uint32_t stored = bf16 ? bf16_scale(scale) : word_from_f32(scale);
         for (uint32_t i = lane; i < scale_bytes; i += WARP_LANES)
             c.payload[b * scale_bytes + i] = (unsigned char)(stored >> (8 * i));
         for (uint32_t i = b * BLOCK + lane; i < end; i += WARP_LANES)
@@ -340,7 +326,7 @@ static __device__ uint32_t write_values(const chunk_view &c)
 {
     const bool narrow = c.coding == COD_CHUNK_BF16;
     for (uint32_t i = threadIdx.x; i < c.count; i += CUDA_THREADS) {
-        uint32_t bits = bits_of(c.values[i]);
+        uint32_t bits = word_from_f32(c.values[i]);
         if (narrow) {
             const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
             bits = bf16_from_f32(c.values[i]);
@@ -396,13 +382,13 @@ __global__ void __launch_bounds__(CUDA_THREADS) quantise_kernel(chunk_work work)
 static __device__ float read_value(const chunk_view &c, uint32_t i)
 {
     if (c.coding == COD_CHUNK_F32)
-        return float_of(load_u32(c.payload + 4 * i));
+        return f32_from_word(load_u32(c.payload + 4 * i));
     if (c.coding == COD_CHUNK_BF16)
         return f32_from_bf16((uint16_t)load_i16(c.payload + 2 * i));
     const bool bf16 = (c.flags & COD_CHUNK_BF16_SCALES) != 0;
     const uint32_t block = i >> c.parameter, blocks = (c.count + (1u << c.parameter) - 1) >> c.parameter;
-    const float scale =
-        bf16 ? f32_from_bf16((uint16_t)load_i16(c.payload + 2 * block)) : float_of(load_u32(c.payload + 4 * block));
+    const float scale = bf16 ? f32_from_bf16((uint16_t)load_i16(c.payload + 2 * block))
+                             : f32_from_word(load_u32(c.payload + 4 * block));
     const unsigned char byte = c.payload[blocks * (bf16 ? 2 : 4) + i];
     return exact_product((float)(int8_t)byte, scale);
 }
@@ -419,7 +405,7 @@ static __device__ void read_steps(const chunk_view &c, block_notes *notes, uint3
     const unsigned char *codes = c.payload + COD_CHUNK_STEP_PREFIX_BYTES;
     const uint32_t at = first / RUN * bits, end = code_bytes(c.parameter, c.count);
     const unsigned char *escaped = codes + end;
-    const float step = float_of(load_u32(c.payload));
+    const float step = f32_from_word(load_u32(c.payload));
     const bool escapes = load_u32(c.payload + 4) > 0;
     uint64_t word = 0;
     uint32_t own = 0, all = 0, place = 0;
@@ -454,7 +440,7 @@ static __device__ bool put_values(const chunk_view &c, uint32_t first, const flo
         if (first + j >= c.count)
             continue;
         const bool pair = first + j + 1 < c.count;
-        const uint32_t low = bits_of(values[j]), high = pair ? bits_of(values[j + 1]) : 0;
+        const uint32_t low = word_from_f32(values[j]), high = pair ? word_from_f32(values[j + 1]) : 0;
         c.decoded[first + j] = values[j];
         if (pair)
             c.decoded[first + j + 1] = values[j + 1];
@@ -536,25 +522,16 @@ cod_status cuda_make_quantise(cod_plan *plan)
     return COD_OK;
 }
 
-static cod_status dequantise_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const chunk_work *work = static_cast<const chunk_work *>(plan->state);
-    const unsigned chunks = static_cast<unsigned>(plan->ops->inputs[0].shape.w);
-    return cuda_launch_chained(plan->device, stream, dequantise_kernel, chunks, CUDA_THREADS, sizeof(block_notes),
-                               *work);
-}
-
 cod_status cuda_make_dequantise(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    COD_TRY(cuda_plan_state(plan, sizeof(chunk_work)));
-    chunk_work *work = static_cast<chunk_work *>(plan->state);
-    work->reference = cuda_floats_of(&op->inputs[2]);
-    work->decoded = cuda_floats_of(&op->outputs[0]);
-    work->plan = cuda_view_of(&op->inputs[0]).data;
-    work->payloads = cuda_view_of(&op->inputs[1]).data;
-    work->prints = cuda_view_of(&op->outputs[1]).data;
-    work->print_stride = sizeof(uint64_t);
-    plan->run = dequantise_run;
-    return COD_OK;
+    chunk_work work = {};
+    work.reference = cuda_floats_of(&op->inputs[2]);
+    work.decoded = cuda_floats_of(&op->outputs[0]);
+    work.plan = cuda_view_of(&op->inputs[0]).data;
+    work.payloads = cuda_view_of(&op->inputs[1]).data;
+    work.prints = cuda_view_of(&op->outputs[1]).data;
+    work.print_stride = sizeof(uint64_t);
+    return cuda_plan_launches(plan, work,
+                              {{dequantise_kernel, static_cast<unsigned>(op->inputs[0].shape.w), sizeof(block_notes)}});
 }

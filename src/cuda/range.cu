@@ -37,21 +37,16 @@ __global__ void __launch_bounds__(CUDA_THREADS) counts_kernel(counts_work work)
     }
 }
 
-static cod_status magnitudes_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const counts_work work = {cuda_view_of(&plan->ops->inputs[0]),
-                              reinterpret_cast<uint32_t *>(cuda_view_of(&plan->ops->outputs[0]).data)};
-    if (!plan->ops->accumulate)
-        COD_TRY(cuda_launch_chained(plan->device, stream, counts_clear_kernel,
-                                    static_cast<unsigned>(magnitudes) / CUDA_THREADS, CUDA_THREADS, 0, work));
-    return cuda_launch_chained(plan->device, stream, counts_kernel, cuda_blocks(plan->device, work.x.count),
-                               CUDA_THREADS, 0, work);
-}
-
 cod_status cuda_make_magnitudes(cod_plan *plan)
 {
-    plan->run = magnitudes_run;
-    return COD_OK;
+    const cod_op *op = plan->ops;
+    const counts_work work = {cuda_view_of(&op->inputs[0]),
+                              reinterpret_cast<uint32_t *>(cuda_view_of(&op->outputs[0]).data)};
+    const cuda_plan_kernel<counts_work> count = {counts_kernel, cuda_blocks(plan->device, work.x.count), 0};
+    if (op->accumulate)
+        return cuda_plan_launches(plan, work, {count});
+    return cuda_plan_launches(plan, work,
+                              {{counts_clear_kernel, static_cast<unsigned>(magnitudes) / CUDA_THREADS, 0}, count});
 }
 
 struct ranges_work {
@@ -117,17 +112,11 @@ __global__ void __launch_bounds__(CUDA_THREADS) ranges_kernel(ranges_work work)
     work.ranges[blockIdx.x] = last < infinite ? finite : NAN;
 }
 
-static cod_status ranges_run(const cod_plan *plan, cudaStream_t stream)
+cod_status cuda_make_ranges(cod_plan *plan)
 {
     const cod_view *counts = &plan->ops->inputs[0];
     const ranges_work work = {reinterpret_cast<const uint32_t *>(cuda_view_of(counts).data),
                               cuda_floats_of(&plan->ops->outputs[0])};
-    return cuda_launch_chained(plan->device, stream, ranges_kernel, static_cast<unsigned>(counts->shape.h),
-                               CUDA_THREADS, sizeof(ranges_shared), work);
-}
-
-cod_status cuda_make_ranges(cod_plan *plan)
-{
-    plan->run = ranges_run;
-    return COD_OK;
+    return cuda_plan_launches(plan, work,
+                              {{ranges_kernel, static_cast<unsigned>(counts->shape.h), sizeof(ranges_shared)}});
 }

@@ -127,41 +127,22 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) resize_backward_ker
     lanes_put<L>(work.small, pixel, column * width, sum, work.accumulate);
 }
 
-typedef void resize_function(resize_work);
-
-static resize_function *const kernels[2][LANES_COUNT] = {
-    {resize_kernel<LANES_ANY>, resize_kernel<LANES_F32>, resize_kernel<LANES_BF16>, resize_kernel<LANES_MIXED>},
-    {resize_backward_kernel<LANES_ANY>, resize_backward_kernel<LANES_F32>, resize_backward_kernel<LANES_BF16>, NULL}};
-
-struct resize_state {
-    resize_work work;
-    resize_function *kernel;
-    unsigned blocks;
-};
-
-static cod_status resize_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const resize_state *state = static_cast<const resize_state *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
-}
-
 static cod_status make_resize(cod_plan *plan, const cod_view *small, const cod_view *large, bool backward)
 {
-    COD_TRY(cuda_plan_state(plan, sizeof(resize_state)));
-    resize_state *state = static_cast<resize_state *>(plan->state);
-    resize_work *work = &state->work;
-    work->small = cuda_view_of(small);
-    work->large = cuda_view_of(large);
-    work->mode = plan->ops[0].attr.resize;
-    work->factor = plan->ops[0].attr.factor;
-    work->taps = work->mode == COD_RESIZE_NEAREST ? 1 : work->mode == COD_RESIZE_BILINEAR ? 2 : MOST_TAPS;
-    work->accumulate = plan->ops[0].accumulate;
-    const cuda_view *const views[] = {&work->small, &work->large};
+    resize_work work = {};
+    work.small = cuda_view_of(small);
+    work.large = cuda_view_of(large);
+    work.mode = plan->ops[0].attr.resize;
+    work.factor = plan->ops[0].attr.factor;
+    work.taps = work.mode == COD_RESIZE_NEAREST ? 1 : work.mode == COD_RESIZE_BILINEAR ? 2 : MOST_TAPS;
+    work.accumulate = plan->ops[0].accumulate;
+    const cuda_view *const views[] = {&work.small, &work.large};
     const cuda_lanes lanes = cuda_lanes_of(views, 2, !backward);
-    state->kernel = kernels[backward][lanes];
-    state->blocks = cuda_item_blocks((backward ? work->small.count : work->large.count) / cuda_lanes_width(lanes));
-    plan->run = resize_run;
-    return COD_OK;
+    const int64_t count = backward ? work.small.count : work.large.count;
+    return cuda_plan_launches(
+        plan, work,
+        {{backward ? CUDA_LANES_KERNEL(resize_backward_kernel, lanes) : CUDA_MIXED_KERNEL(resize_kernel, lanes),
+          cuda_item_blocks(count / cuda_lanes_width(lanes)), 0}});
 }
 
 cod_status cuda_make_resize(cod_plan *plan)

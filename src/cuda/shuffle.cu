@@ -75,47 +75,33 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_ker
     }
 }
 
-typedef void shuffle_kernel(shuffle_work);
-
-/** [r - 2][lanes - LANES_F32][enlarge] */
-static shuffle_kernel *const vector_kernels[2][2][2] = {
-    {{shuffle_vectors_kernel<LANES_F32, 2, false>, shuffle_vectors_kernel<LANES_F32, 2, true>},
-     {shuffle_vectors_kernel<LANES_BF16, 2, false>, shuffle_vectors_kernel<LANES_BF16, 2, true>}},
-    {{shuffle_vectors_kernel<LANES_F32, 3, false>, shuffle_vectors_kernel<LANES_F32, 3, true>},
-     {shuffle_vectors_kernel<LANES_BF16, 3, false>, shuffle_vectors_kernel<LANES_BF16, 3, true>}}};
-
-struct shuffle_state {
-    shuffle_work work;
-    shuffle_kernel *kernel;
-    unsigned blocks;
-};
-
-static cod_status shuffle_run(const cod_plan *plan, cudaStream_t stream)
+/** The kernel of vectors for a factor R. */
+template <int R> static auto vectors_kernel_of(cuda_lanes lanes, bool enlarge) -> void (*)(shuffle_work)
 {
-    const shuffle_state *state = static_cast<const shuffle_state *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, state->kernel, state->blocks, CUDA_THREADS, 0, state->work);
+    if (enlarge)
+        return lanes == LANES_F32 ? shuffle_vectors_kernel<LANES_F32, R, true>
+                                  : shuffle_vectors_kernel<LANES_BF16, R, true>;
+    return lanes == LANES_F32 ? shuffle_vectors_kernel<LANES_F32, R, false>
+                              : shuffle_vectors_kernel<LANES_BF16, R, false>;
 }
 
 static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_view *large, bool enlarge)
 {
-    COD_TRY(cuda_plan_state(plan, sizeof(shuffle_state)));
-    shuffle_state *state = static_cast<shuffle_state *>(plan->state);
-    shuffle_work *work = &state->work;
-    work->small = cuda_view_of(small);
-    work->large = cuda_view_of(large);
-    work->factor = plan->ops[0].attr.factor;
-    work->accumulate = plan->ops[0].accumulate;
-    const cuda_view *const views[] = {&work->small, &work->large};
+    shuffle_work work = {};
+    work.small = cuda_view_of(small);
+    work.large = cuda_view_of(large);
+    work.factor = plan->ops[0].attr.factor;
+    work.accumulate = plan->ops[0].accumulate;
+    const cuda_view *const views[] = {&work.small, &work.large};
     const cuda_lanes lanes = cuda_lanes_of(views, 2, false);
-    if (lanes != LANES_ANY && (work->factor == 2 || work->factor == 3)) {
-        state->kernel = vector_kernels[work->factor - 2][lanes - LANES_F32][enlarge];
-        state->blocks = cuda_item_blocks(work->large.count / work->factor / work->factor / cuda_lanes_width(lanes));
-    } else {
-        state->kernel = enlarge ? shuffle_elements_kernel<true> : shuffle_elements_kernel<false>;
-        state->blocks = cuda_item_blocks(work->large.count);
-    }
-    plan->run = shuffle_run;
-    return COD_OK;
+    if (lanes == LANES_ANY || (work.factor != 2 && work.factor != 3))
+        return cuda_plan_launches(plan, work,
+                                  {{enlarge ? shuffle_elements_kernel<true> : shuffle_elements_kernel<false>,
+                                    cuda_item_blocks(work.large.count), 0}});
+    return cuda_plan_launches(
+        plan, work,
+        {{work.factor == 2 ? vectors_kernel_of<2>(lanes, enlarge) : vectors_kernel_of<3>(lanes, enlarge),
+          cuda_item_blocks(work.large.count / work.factor / work.factor / cuda_lanes_width(lanes)), 0}});
 }
 
 cod_status cuda_make_pixel_shuffle(cod_plan *plan)

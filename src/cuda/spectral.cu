@@ -14,7 +14,7 @@ struct spectral_work {
     float *transposed,
         *product; /**< [columns] Wᵀu and [rows] W v, not yet normalised; backward: `product` has parts of sum(dy·y) */
     int64_t count;
-    int rows, columns;
+    int rows, columns, parts; /**< parts: of `product`, backward */
     bool accumulate;
 };
 
@@ -92,10 +92,10 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) spectral_along_kern
 }
 
 /** dw = (dy - sum(dy·y)·u' vᵀ) / sigma: a block has a row. */
-__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) spectral_backward_kernel(spectral_work work, int parts)
+__global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) spectral_backward_kernel(spectral_work work)
 {
     chain_wait();
-    const float along = block_sum((int)threadIdx.x < parts ? work.product[threadIdx.x] : 0);
+    const float along = block_sum((int)threadIdx.x < work.parts ? work.product[threadIdx.x] : 0);
     const float factor = 1 / work.sigma_in[0], back = along * work.u[blockIdx.x] * factor;
     const int64_t first = (int64_t)blockIdx.x * work.columns;
     for (int k = (int)threadIdx.x; k < work.columns; k += (int)blockDim.x) {
@@ -106,70 +106,51 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) spectral_backward_k
 
 enum { BLOCK_SUM_SHARED = CUDA_THREADS * sizeof(float) };
 
-static cod_status spectral_norm_run(const cod_plan *plan, cudaStream_t stream)
+static spectral_work work_of(const cod_op *op)
 {
-    const spectral_work *work = static_cast<const spectral_work *>(plan->state);
-    COD_TRY(cuda_launch_chained(plan->device, stream, spectral_transposed_kernel,
-                                static_cast<unsigned>(cuda_divide_up(work->columns, WARP_LANES)), CUDA_THREADS,
-                                BLOCK_SUM_SHARED, *work));
-    COD_TRY(cuda_launch_chained(plan->device, stream, spectral_product_kernel, static_cast<unsigned>(work->rows),
-                                CUDA_THREADS, BLOCK_SUM_SHARED, *work));
-    return cuda_launch_chained(plan->device, stream, spectral_divide_kernel, cuda_blocks(plan->device, work->count),
-                               CUDA_THREADS, BLOCK_SUM_SHARED, *work);
-}
-
-static cod_status spectral_make(cod_plan *plan, spectral_work **out)
-{
-    const cod_shape w = plan->ops[0].inputs[0].shape;
-    COD_TRY(cuda_plan_state(plan, sizeof(spectral_work)));
-    spectral_work *work = *out = static_cast<spectral_work *>(plan->state);
-    work->w = cuda_floats_of(&plan->ops[0].inputs[0]);
-    work->y = cuda_floats_of(&plan->ops[0].outputs[0]);
-    work->rows = static_cast<int>(w.n);
-    work->columns = static_cast<int>(w.h * w.w * w.c);
-    work->count = cod_shape_count(w);
-    return COD_OK;
+    const cod_shape w = op->inputs[0].shape;
+    spectral_work work = {};
+    work.w = cuda_floats_of(&op->inputs[0]);
+    work.y = cuda_floats_of(&op->outputs[0]);
+    work.rows = static_cast<int>(w.n);
+    work.columns = static_cast<int>(w.h * w.w * w.c);
+    work.count = cod_shape_count(w);
+    return work;
 }
 
 cod_status cuda_make_spectral_norm(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    spectral_work *work;
-    COD_TRY(spectral_make(plan, &work));
-    COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(work->columns + work->rows) * sizeof(float)));
-    work->transposed = static_cast<float *>(plan->memory);
-    work->product = work->transposed + work->columns;
-    work->u = cuda_floats_of(&op->inputs[1]);
-    work->sigma = cuda_floats_of(&op->outputs[1]);
-    work->next_u = cuda_floats_of(&op->outputs[2]);
-    work->v = cuda_floats_of(&op->outputs[3]);
-    plan->run = spectral_norm_run;
-    return COD_OK;
-}
-
-static cod_status spectral_norm_backward_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const spectral_work *work = static_cast<const spectral_work *>(plan->state);
-    const unsigned most = PARTS_MOST, needed = cuda_blocks(plan->device, work->count),
-                   parts = needed < most ? needed : most;
-    COD_TRY(
-        cuda_launch_chained(plan->device, stream, spectral_along_kernel, parts, CUDA_THREADS, BLOCK_SUM_SHARED, *work));
-    return cuda_launch_chained(plan->device, stream, spectral_backward_kernel, static_cast<unsigned>(work->rows),
-                               CUDA_THREADS, BLOCK_SUM_SHARED, *work, static_cast<int>(parts));
+    spectral_work work = work_of(op);
+    COD_TRY(cuda_plan_memory(plan, static_cast<size_t>(work.columns + work.rows) * sizeof(float)));
+    work.transposed = static_cast<float *>(plan->memory);
+    work.product = work.transposed + work.columns;
+    work.u = cuda_floats_of(&op->inputs[1]);
+    work.sigma = cuda_floats_of(&op->outputs[1]);
+    work.next_u = cuda_floats_of(&op->outputs[2]);
+    work.v = cuda_floats_of(&op->outputs[3]);
+    return cuda_plan_launches(plan, work,
+                              {{spectral_transposed_kernel,
+                                static_cast<unsigned>(cuda_divide_up(work.columns, WARP_LANES)), BLOCK_SUM_SHARED},
+                               {spectral_product_kernel, static_cast<unsigned>(work.rows), BLOCK_SUM_SHARED},
+                               {spectral_divide_kernel, cuda_blocks(plan->device, work.count), BLOCK_SUM_SHARED}});
 }
 
 cod_status cuda_make_spectral_norm_backward(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
-    spectral_work *work;
-    COD_TRY(spectral_make(plan, &work));
+    const unsigned most = PARTS_MOST, needed = cuda_blocks(plan->device, cod_shape_count(op->inputs[0].shape)),
+                   parts = needed < most ? needed : most;
+    spectral_work work = work_of(op);
     COD_TRY(cuda_plan_memory(plan, PARTS_MOST * sizeof(float)));
-    work->product = static_cast<float *>(plan->memory);
-    work->y_in = cuda_floats_of(&op->inputs[1]);
-    work->sigma_in = cuda_floats_of(&op->inputs[2]);
-    work->u = cuda_floats_of(&op->inputs[3]);
-    work->v = cuda_floats_of(&op->inputs[4]);
-    work->accumulate = op->accumulate;
-    plan->run = spectral_norm_backward_run;
-    return COD_OK;
+    work.product = static_cast<float *>(plan->memory);
+    work.parts = static_cast<int>(parts);
+    work.y_in = cuda_floats_of(&op->inputs[1]);
+    work.sigma_in = cuda_floats_of(&op->inputs[2]);
+    work.u = cuda_floats_of(&op->inputs[3]);
+    work.v = cuda_floats_of(&op->inputs[4]);
+    work.accumulate = op->accumulate;
+    return cuda_plan_launches(plan, work,
+                              {{spectral_along_kernel, parts, BLOCK_SUM_SHARED},
+                               {spectral_backward_kernel, static_cast<unsigned>(work.rows), BLOCK_SUM_SHARED}});
 }

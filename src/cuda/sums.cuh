@@ -119,6 +119,26 @@ static __device__ __forceinline__ bool block_is_last(unsigned *ticket)
     return block_is_last_of(ticket, gridDim.x * gridDim.y * gridDim.z);
 }
 
+/**
+ * The slopes' gradient, of each channel or of all, from its sums by channel; by the last block, all of whose threads
+ * call it.
+ */
+static __device__ __forceinline__ void dslopes_put(const float *totals, int channels, float *dslope, bool by_channel,
+                                                   bool accumulate)
+{
+    float sum = 0;
+    for (int i = (int)threadIdx.x; i < channels; i += (int)blockDim.x) {
+        if (by_channel)
+            dslope[i] = accumulate ? dslope[i] + totals[i] : totals[i];
+        sum += totals[i];
+    }
+    if (by_channel)
+        return;
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        dslope[0] = accumulate ? dslope[0] + sum : sum;
+}
+
 /** How many threads share the work on one of `lists` sums. */
 static __device__ __forceinline__ int parts_of(int lists)
 {

@@ -34,18 +34,11 @@ __global__ void __launch_bounds__(CUDA_THREADS) turn_kernel(turn_work work)
     view_store(work.y, pixel, channel, turn & COD_TURN_INVERT ? 1 - value : value);
 }
 
-static cod_status turn_run(const cod_plan *plan, cudaStream_t stream)
+cod_status cuda_make_turn(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
     const turn_work work = {cuda_view_of(&op->inputs[0]), cuda_view_of(&op->outputs[0]),
                             reinterpret_cast<const int32_t *>(cuda_view_of(&op->inputs[1]).data),
                             cuda_floats_of(&op->inputs[2])};
-    return cuda_launch_chained(plan->device, stream, turn_kernel, cuda_item_blocks(work.y.count), CUDA_THREADS, 0,
-                               work);
-}
-
-cod_status cuda_make_turn(cod_plan *plan)
-{
-    plan->run = turn_run;
-    return COD_OK;
+    return cuda_plan_launches(plan, work, {{turn_kernel, cuda_item_blocks(work.y.count), 0}});
 }

@@ -1,5 +1,6 @@
 #include "cuda/update.cuh"
 
+#include "cuda/launches.cuh"
 #include "cuda/rounded.cuh"
 #include "cuda/sums.cuh"
 
@@ -209,12 +210,6 @@ __global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_wor
         work.average_state[i] = work.state[i];
 }
 
-static cod_status optimiser_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const optimiser_work *work = static_cast<const optimiser_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, optimiser_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
-}
-
 /** Kernels of this file see arrays of f32. */
 static cod_status arrays_check(const cod_op *op)
 {
@@ -235,32 +230,30 @@ cod_status cuda_make_optimiser(cod_plan *plan)
     COD_REQUIRE(!has_m || op->outputs[1].buffer != nullptr, "this optimiser needs a first moment");
     COD_REQUIRE(!has_v || op->outputs[2].buffer != nullptr, "this optimiser needs a second moment");
     COD_TRY(arrays_check(op));
-    COD_TRY(cuda_plan_state(plan, sizeof(optimiser_work)));
-    optimiser_work *work = static_cast<optimiser_work *>(plan->state);
-    COD_TRY(cuda_rounded_list_of(plan->device, &work->rounded));
-    work->grad = cuda_floats_of(&op->inputs[0]);
-    work->scalars = cuda_floats_of(&op->inputs[1]);
-    work->norm = cuda_floats_of(&op->inputs[2]);
-    work->param = cuda_floats_of(&op->outputs[0]);
-    work->m = has_m ? cuda_floats_of(&op->outputs[1]) : nullptr;
-    work->v = has_v ? cuda_floats_of(&op->outputs[2]) : nullptr;
-    work->average = cuda_floats_of(&op->outputs[3]);
-    work->state = cuda_floats_of(&op->inputs[3]);
-    work->average_state = cuda_floats_of(&op->outputs[4]);
-    work->state_count = work->state != nullptr ? cod_shape_count(op->inputs[3].shape) : 0;
-    work->kind = op->attr.optimiser;
-    work->beta1 = op->attr.beta1;
-    work->beta2 = op->attr.beta2;
-    work->decay = op->attr.weight_decay;
-    work->epsilon = op->attr.epsilon;
-    work->momentum = op->attr.momentum;
-    work->max_norm = op->attr.max_norm;
-    work->nesterov = op->attr.nesterov;
-    work->walk = cuda_update_walk_of({work->grad, work->param, work->m, work->v, work->average},
-                                     cod_shape_count(op->inputs[0].shape),
-                                     static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
-    plan->run = optimiser_run;
-    return COD_OK;
+    optimiser_work work = {};
+    COD_TRY(cuda_rounded_list_of(plan->device, &work.rounded));
+    work.grad = cuda_floats_of(&op->inputs[0]);
+    work.scalars = cuda_floats_of(&op->inputs[1]);
+    work.norm = cuda_floats_of(&op->inputs[2]);
+    work.param = cuda_floats_of(&op->outputs[0]);
+    work.m = has_m ? cuda_floats_of(&op->outputs[1]) : nullptr;
+    work.v = has_v ? cuda_floats_of(&op->outputs[2]) : nullptr;
+    work.average = cuda_floats_of(&op->outputs[3]);
+    work.state = cuda_floats_of(&op->inputs[3]);
+    work.average_state = cuda_floats_of(&op->outputs[4]);
+    work.state_count = work.state != nullptr ? cod_shape_count(op->inputs[3].shape) : 0;
+    work.kind = op->attr.optimiser;
+    work.beta1 = op->attr.beta1;
+    work.beta2 = op->attr.beta2;
+    work.decay = op->attr.weight_decay;
+    work.epsilon = op->attr.epsilon;
+    work.momentum = op->attr.momentum;
+    work.max_norm = op->attr.max_norm;
+    work.nesterov = op->attr.nesterov;
+    work.walk =
+        cuda_update_walk_of({work.grad, work.param, work.m, work.v, work.average}, cod_shape_count(op->inputs[0].shape),
+                            static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    return cuda_plan_launches(plan, work, {{optimiser_kernel, work.walk.blocks, 0, UPDATE_THREADS}});
 }
 
 struct ema_work {
@@ -284,25 +277,17 @@ __global__ void __launch_bounds__(UPDATE_THREADS) ema_kernel(ema_work work)
     }
 }
 
-static cod_status ema_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const ema_work *work = static_cast<const ema_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, ema_kernel, work->walk.blocks, UPDATE_THREADS, 0, *work);
-}
-
 cod_status cuda_make_ema(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
     COD_TRY(arrays_check(op));
-    COD_TRY(cuda_plan_state(plan, sizeof(ema_work)));
-    ema_work *work = static_cast<ema_work *>(plan->state);
-    work->param = cuda_floats_of(&op->inputs[0]);
-    work->decay = cuda_floats_of(&op->inputs[1]);
-    work->average = cuda_floats_of(&op->outputs[0]);
-    work->walk = cuda_update_walk_of({work->param, work->average}, cod_shape_count(op->inputs[0].shape),
-                                     static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
-    plan->run = ema_run;
-    return COD_OK;
+    ema_work work = {};
+    work.param = cuda_floats_of(&op->inputs[0]);
+    work.decay = cuda_floats_of(&op->inputs[1]);
+    work.average = cuda_floats_of(&op->outputs[0]);
+    work.walk = cuda_update_walk_of({work.param, work.average}, cod_shape_count(op->inputs[0].shape),
+                                    static_cast<int64_t>(plan->device->multiprocessors) * BLOCKS_A_PROCESSOR);
+    return cuda_plan_launches(plan, work, {{ema_kernel, work.walk.blocks, 0, UPDATE_THREADS}});
 }
 
 struct grad_norm_work {
@@ -364,23 +349,16 @@ __global__ void __launch_bounds__(UPDATE_THREADS) grad_norm_kernel(grad_norm_wor
         work.norm[0] = norm_of(work.sums.totals);
 }
 
-static cod_status grad_norm_run(const cod_plan *plan, cudaStream_t stream)
-{
-    const grad_norm_work *work = static_cast<const grad_norm_work *>(plan->state);
-    return cuda_launch_chained(plan->device, stream, grad_norm_kernel, work->walk.blocks, UPDATE_THREADS,
-                               UPDATE_THREADS * sizeof(float), *work);
-}
-
 cod_status cuda_make_grad_norm(cod_plan *plan)
 {
     const cod_op *op = plan->ops;
     COD_TRY(arrays_check(op));
-    COD_TRY(cuda_plan_state(plan, sizeof(grad_norm_work)));
-    grad_norm_work *work = static_cast<grad_norm_work *>(plan->state);
-    work->grad = cuda_floats_of(&op->inputs[0]);
-    work->norm = cuda_floats_of(&op->outputs[0]);
-    work->walk = cuda_update_walk_of({work->grad}, cod_shape_count(op->inputs[0].shape),
-                                     static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
-    plan->run = grad_norm_run;
-    return cuda_sums_create(plan, SIZES, work->walk.blocks, &work->sums);
+    grad_norm_work work = {};
+    work.grad = cuda_floats_of(&op->inputs[0]);
+    work.norm = cuda_floats_of(&op->outputs[0]);
+    work.walk = cuda_update_walk_of({work.grad}, cod_shape_count(op->inputs[0].shape),
+                                    static_cast<int64_t>(plan->device->multiprocessors) * SUM_BLOCKS_A_PROCESSOR);
+    COD_TRY(cuda_sums_create(plan, SIZES, work.walk.blocks, &work.sums));
+    return cuda_plan_launches(plan, work,
+                              {{grad_norm_kernel, work.walk.blocks, UPDATE_THREADS * sizeof(float), UPDATE_THREADS}});
 }

@@ -127,6 +127,24 @@ static __device__ __forceinline__ void lanes_put_on(const cuda_view &view, int64
     lanes_store<L>(view, pixel, channel, values);
 }
 
+/** What a gradient reads of a pixel: x, dy, and where it adds to dx what is there. */
+template <cuda_lanes L> struct gradient_raw {
+    lanes_raw<L> x, dy, before;
+};
+
+template <cuda_lanes L>
+static __device__ __forceinline__ gradient_raw<L> gradient_fetch(const cuda_view &x, const cuda_view &dy,
+                                                                 const cuda_view &dx, int64_t pixel, int channel,
+                                                                 bool accumulate)
+{
+    gradient_raw<L> raw;
+    raw.x = lanes_fetch<L>(x, pixel, channel);
+    raw.dy = lanes_fetch<L>(dy, pixel, channel);
+    if (accumulate)
+        raw.before = lanes_fetch<L>(dx, pixel, channel);
+    return raw;
+}
+
 /** Stores the values, or their sums with what is there. */
 template <cuda_lanes L>
 static __device__ __forceinline__ void lanes_put(const cuda_view &view, int64_t pixel, int channel,

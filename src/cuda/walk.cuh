@@ -6,6 +6,7 @@
 #ifndef COD_CUDA_WALK_CUH
 #define COD_CUDA_WALK_CUH
 
+#include "cuda/launches.cuh"
 #include "cuda/vectors.cuh"
 
 /** A *column* is what one access holds (lanes_width<> channels). Threads of a block lie in rows of `width` columns. */
@@ -45,6 +46,19 @@ static inline dim3 cuda_walk_grid(const cuda_walk &walk)
     return cuda_tile_grid(walk.blocks, walk.tiles);
 }
 
+/** A kernel that goes over this walk. */
+template <typename W>
+static inline cuda_plan_kernel<W> cuda_walk_kernel(void (*kernel)(W), const cuda_walk &walk, size_t shared_bytes)
+{
+    return {kernel, cuda_walk_grid(walk), shared_bytes};
+}
+
+/** The instance of a kernel template for these accesses; CUDA_MIXED_KERNEL() also for LANES_MIXED. */
+#define CUDA_LANES_KERNEL(kernel, lanes)                                                                               \
+    ((lanes) == LANES_F32 ? kernel<LANES_F32> : (lanes) == LANES_BF16 ? kernel<LANES_BF16> : kernel<LANES_ANY>)
+#define CUDA_MIXED_KERNEL(kernel, lanes)                                                                               \
+    ((lanes) == LANES_MIXED ? kernel<LANES_MIXED> : CUDA_LANES_KERNEL(kernel, lanes))
+
 /** The pixels first, first + walk.rows, … below `end`, and the first of the channels of this thread. */
 struct walk_part {
     int64_t first, end;
@@ -62,6 +76,31 @@ template <cuda_lanes L> static __device__ __forceinline__ walk_part walk_begin(c
         part.end = part.first;
     part.channel = column * lanes_width<L>;
     return part;
+}
+
+/**
+ * Goes over a thread's pixels, IN_FLIGHT at a time: all of them are read, by `read(pixel)`, before the first is used,
+ * by `use(pixel, what was read)`.
+ */
+template <int IN_FLIGHT, typename R, typename U>
+static __device__ __forceinline__ void walk_pixels(const cuda_walk &walk, const walk_part &part, R read, U use)
+{
+    const int step = walk.rows;
+    for (int64_t first = part.first; first < part.end; first += IN_FLIGHT * step) {
+        decltype(read(first)) held[IN_FLIGHT];
+#pragma unroll
+        for (int u = 0; u < IN_FLIGHT; u++) {
+            if (first + u * step >= part.end)
+                break;
+            held[u] = read(first + u * step);
+        }
+#pragma unroll
+        for (int u = 0; u < IN_FLIGHT; u++) {
+            if (first + u * step >= part.end)
+                break;
+            use(first + u * step, held[u]);
+        }
+    }
 }
 
 /** value / by, with the remainder; short where 32 bits hold the value. */
