@@ -264,10 +264,7 @@ static cod_status check_layer(const cod_op *op, uint64_t seed)
 
 /* Shapes of real networks' layers, odd ones, and those that oneDNN 2.6.3 gets wrong (onednn.c, is_faulty). */
 
-typedef struct layer {
-    int64_t n, h, w, in, out, kernel;
-    int stride, pad;
-} layer;
+typedef cod_test_layer layer;
 
 static const layer layers[] = {
     {1, 7, 13, 64, 64, 3, 1, 1},  {3, 7, 13, 65, 65, 3, 1, 1},  {1, 5, 7, 64, 256, 3, 1, 1},
@@ -286,23 +283,7 @@ enum { LAYERS = sizeof layers / sizeof layers[0] };
 /** Gaps between pixels as concatenation makes them, odd ones among them. */
 static cod_op layer_op(const layer *l, cod_op_kind kind, cod_dtype dtype, bool gaps)
 {
-    const cod_shape shape = {l->n, (l->h + 2 * l->pad - l->kernel) / l->stride + 1,
-                             (l->w + 2 * l->pad - l->kernel) / l->stride + 1, l->out};
-    const cod_view x = cod_test_view_of(dtype, (cod_shape){l->n, l->h, l->w, l->in}, gaps ? 65 : 0);
-    const cod_view y = cod_test_view_of(dtype, shape, gaps ? 7 : 0);
-    const cod_view w = cod_test_view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
-    const cod_view b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
-    cod_op op = {.kind = kind,
-                 .attr = {.stride_h = l->stride, .stride_w = l->stride, .pad_h = l->pad, .pad_w = l->pad}};
-    const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA;
-    op.inputs[0] = data ? y : x;
-    op.inputs[1] = has_weights(kind) ? w : y;
-    if (kind == COD_OP_CONV2D)
-        op.inputs[2] = b;
-    op.outputs[0] = data ? x : has_weights(kind) ? y : w;
-    if (!has_weights(kind))
-        op.outputs[1] = b;
-    return op;
+    return cod_test_layer_op(l, kind, (cod_test_layout){dtype, dtype, gaps ? 65 : 0, gaps ? 7 : 0}, 0);
 }
 
 /** Dense or with gaps, whole or sliced: the expectation is the same. */

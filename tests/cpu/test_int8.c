@@ -14,10 +14,7 @@
  * Integers and their sums are exact on both, so cpu may differ by f32's rounding of three operations, and by one
  * rounding of the result in bf16.
  */
-typedef struct layer {
-    int64_t n, h, w, in, out;
-    int kernel, stride, pad;
-} layer;
+typedef cod_test_layer layer;
 
 static const layer layers[] = {
     {1, 1, 1, 5, 5, 3, 1, 1},    {3, 1, 1, 16, 64, 3, 1, 1},   {1, 7, 13, 5, 65, 3, 1, 1},
@@ -41,32 +38,19 @@ static cod_op layer_op(const layer *l, int variant)
 {
     static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU, COD_ACT_LEAKY_RELU,
                                                  COD_ACT_SIGMOID};
-    const int64_t h = (l->h + 2 * l->pad - l->kernel) / l->stride + 1,
-                  w = (l->w + 2 * l->pad - l->kernel) / l->stride + 1;
     const cod_dtype x_dtype = variant & 1 ? COD_BF16 : COD_F32, y_dtype = variant & 2 ? COD_BF16 : COD_F32;
-    cod_op op = {.kind = COD_OP_CONV2D,
-                 .deterministic = (variant & 8) != 0,
-                 .attr = {.stride_h = l->stride,
-                          .stride_w = l->stride,
-                          .pad_h = l->pad,
-                          .pad_w = l->pad,
-                          .activation = activations[variant % 5],
-                          .leak = 0.2f,
-                          .int8_range = 0.8f}};
-    op.inputs[0] = cod_test_view_of(x_dtype, (cod_shape){l->n, l->h, l->w, l->in}, variant & 4 ? 8 : 0);
-    op.inputs[1] = cod_test_view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
-    if (variant % 3 != 0)
-        op.inputs[2] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
+    const bool shuffled = variant % 4 == 3 && l->out % 4 == 0;
+    const cod_test_layout layout = {x_dtype, y_dtype, variant & 4 ? 8 : 0, variant & 8 && !shuffled ? 16 : 0};
+    cod_op op = cod_test_layer_op(l, COD_OP_CONV2D, layout, shuffled ? 2 : 0);
+    op.deterministic = (variant & 8) != 0;
+    op.attr.activation = activations[variant % 5];
+    op.attr.leak = 0.2f;
+    op.attr.int8_range = 0.8f;
+    if (variant % 3 == 0)
+        cod_test_without_bias(&op);
+    const bool slopes = (variant & (shuffled ? 4 : 1)) != 0;
     if (op.attr.activation == COD_ACT_PRELU)
-        op.inputs[3] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, variant & 1 ? l->out : 1}, 0);
-    if (variant % 4 == 3 && l->out % 4 == 0) { /* with its pixels shuffled */
-        op.attr.factor = 2;
-        op.outputs[0] = cod_test_view_of(y_dtype, (cod_shape){l->n, 2 * h, 2 * w, l->out / 4}, 0);
-        if (op.attr.activation == COD_ACT_PRELU)
-            op.inputs[3] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, variant & 4 ? l->out / 4 : 1}, 0);
-    } else {
-        op.outputs[0] = cod_test_view_of(y_dtype, (cod_shape){l->n, h, w, l->out}, variant & 8 ? 16 : 0);
-    }
+        op.inputs[3] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, slopes ? op.outputs[0].shape.c : 1}, 0);
     if (variant % 7 > 4)
         op.inputs[4] = cod_test_view_of(x_dtype, op.outputs[0].shape, variant & 4 ? 0 : 3);
     return op;

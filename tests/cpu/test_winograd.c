@@ -33,20 +33,8 @@ static bool is_gradient(const cod_op *op)
 /** `factor`: the output has `out` channels and is so many times as large. */
 static cod_op layer_op(const layer *l, cod_op_kind kind, cod_dtype dtype, int64_t gap, int factor)
 {
-    const int64_t out = l->out * factor * factor;
-    const cod_view x = cod_test_view_of(dtype, (cod_shape){l->n, l->h, l->w, l->in}, gap);
-    const cod_view y = cod_test_view_of(dtype, (cod_shape){l->n, factor * l->h, factor * l->w, l->out}, 2 * gap);
-    const cod_view w = cod_test_view_of(COD_F32, (cod_shape){out, 3, 3, l->in}, 0);
-    const cod_view b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, out}, 0);
-    cod_op op = {.kind = kind, .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1, .factor = factor}};
-    op.inputs[0] = kind == COD_OP_CONV2D_BACKWARD_DATA ? y : x;
-    op.inputs[1] = is_gradient(&op) ? y : w;
-    op.outputs[0] = kind == COD_OP_CONV2D ? y : is_gradient(&op) ? w : x;
-    if (kind == COD_OP_CONV2D)
-        op.inputs[2] = b;
-    if (is_gradient(&op))
-        op.outputs[1] = b;
-    return op;
+    const cod_test_layer full = {l->n, l->h, l->w, l->in, l->out * factor * factor, 3, 1, 1};
+    return cod_test_layer_op(&full, kind, (cod_test_layout){dtype, dtype, gap, 2 * gap}, factor);
 }
 
 /** Whole numbers: weights and dy multiples of the unit, all else -2 … 2; slopes of 1/2. */

@@ -21,13 +21,6 @@ extern "C" {
 
 /* Ops. */
 
-static cod_view view(cod_dtype dtype, cod_shape shape, int64_t gap)
-{
-    cod_view out = cod_view_dense(nullptr, 0, dtype, shape);
-    out.pixel_stride += gap;
-    return out;
-}
-
 struct layer {
     int64_t n, h, w, in, out, kernel;
     int stride;
@@ -38,36 +31,22 @@ enum { PLAIN, ACCUMULATED, ADDED }; /**< ADDED: with a residual, or accumulated 
 
 static cod_op convolution(const layer &l, cod_op_kind kind, cod_dtype dtype, cod_activation activation, int variant)
 {
-    const int pad = static_cast<int>(l.kernel / 2);
-    const cod_shape out = {l.n, (l.h + 2 * pad - l.kernel) / l.stride + 1, (l.w + 2 * pad - l.kernel) / l.stride + 1,
-                           l.out};
-    const cod_view x = view(dtype, {l.n, l.h, l.w, l.in}, l.gap), y = view(dtype, out, l.gap);
-    const cod_view w = view(COD_F32, {l.out, l.kernel, l.kernel, l.in}, 0), b = view(COD_F32, {1, 1, 1, l.out}, 0);
-    const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA, weights = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
-    cod_op op = {};
-    op.kind = kind;
-    op.name = "layer";
+    const cod_test_layer full = {l.n, l.h, l.w, l.in, l.out, l.kernel, l.stride, static_cast<int>(l.kernel / 2)};
+    cod_op op = cod_test_layer_op(&full, kind, {dtype, dtype, l.gap, l.gap}, 0);
     op.accumulate = variant != PLAIN && kind != COD_OP_CONV2D;
-    op.attr.stride_h = op.attr.stride_w = l.stride;
-    op.attr.pad_h = op.attr.pad_w = pad;
     op.attr.activation = activation;
     op.attr.leak = 0.25f;
-    op.inputs[0] = data ? y : x;
-    op.inputs[1] = weights ? y : w;
-    op.outputs[0] = data ? x : weights ? w : y;
-    if (weights)
-        op.outputs[1] = b;
-    if (kind == COD_OP_CONV2D && variant != PLAIN)
-        op.inputs[2] = b;
+    if (kind == COD_OP_CONV2D && variant == PLAIN)
+        cod_test_without_bias(&op);
     if (kind == COD_OP_CONV2D && variant == ADDED)
-        op.inputs[4] = y;
+        op.inputs[4] = op.outputs[0];
     return op;
 }
 
 static cod_op linear(int64_t n, int64_t in, int64_t out, cod_op_kind kind, cod_dtype dtype, int variant)
 {
-    const cod_view x = view(dtype, {n, 1, 1, in}, 0), y = view(dtype, {n, 1, 1, out}, 0);
-    const cod_view w = view(COD_F32, {out, 1, 1, in}, 0), b = view(COD_F32, {1, 1, 1, out}, 0);
+    const cod_view x = cod_test_view_of(dtype, {n, 1, 1, in}, 0), y = cod_test_view_of(dtype, {n, 1, 1, out}, 0);
+    const cod_view w = cod_test_view_of(COD_F32, {out, 1, 1, in}, 0), b = cod_test_view_of(COD_F32, {1, 1, 1, out}, 0);
     const bool data = kind == COD_OP_LINEAR_BACKWARD_DATA, weights = kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
     cod_op op = {};
     op.kind = kind;

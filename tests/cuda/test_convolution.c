@@ -105,10 +105,7 @@ static void require_exact(const cod_op *op, uint64_t seed, const char *what, int
 
 /* Layers. */
 
-typedef struct layer {
-    int64_t n, h, w, in, out, kernel;
-    int stride, pad;
-} layer;
+typedef cod_test_layer layer;
 
 /** Layers of real networks on small pictures, odd ones, and such that four multiprocessors get every tile. */
 static const layer layers[] = {
@@ -129,35 +126,19 @@ enum { X_F32 = 1, Y_F32 = 2, GAPS = 4, ADDED = 8, SHUFFLED = 16 };
 static cod_op layer_op(const layer *l, cod_op_kind kind, int variant)
 {
     const int r = variant & SHUFFLED && l->out % 4 == 0 ? 2 : 1;
-    const cod_shape shape = {l->n, r * ((l->h + 2 * l->pad - l->kernel) / l->stride + 1),
-                             r * ((l->w + 2 * l->pad - l->kernel) / l->stride + 1), l->out / (r * r)};
-    const cod_view x = cod_test_view_of(variant & X_F32 ? COD_F32 : COD_BF16, (cod_shape){l->n, l->h, l->w, l->in},
-                                        variant & GAPS ? 9 : 0);
-    const cod_view y = cod_test_view_of(variant & Y_F32 ? COD_F32 : COD_BF16, shape, variant & GAPS ? 32 : 0);
-    const cod_view w = cod_test_view_of(COD_F32, (cod_shape){l->out, l->kernel, l->kernel, l->in}, 0);
-    const cod_view b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, l->out}, 0);
-    const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA, weights = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
-    cod_op op = {.kind = kind,
-                 .deterministic = true,
-                 .accumulate = (variant & ADDED) != 0,
-                 .name = "layer",
-                 .attr = {.stride_h = l->stride,
-                          .stride_w = l->stride,
-                          .pad_h = l->pad,
-                          .pad_w = l->pad,
-                          .factor = r,
-                          .leak = 0.25f}};
-    op.inputs[0] = data ? y : x;
-    op.inputs[1] = weights ? y : w;
-    op.outputs[0] = data ? x : weights ? w : y;
-    if (weights && variant % 3 != 1)
-        op.outputs[1] = b;
+    const cod_test_layout layout = {variant & X_F32 ? COD_F32 : COD_BF16, variant & Y_F32 ? COD_F32 : COD_BF16,
+                                    variant & GAPS ? 9 : 0, variant & GAPS ? 32 : 0};
+    cod_op op = cod_test_layer_op(l, kind, layout, r);
+    op.deterministic = true;
+    op.accumulate = (variant & ADDED) != 0;
+    op.attr.leak = 0.25f;
+    if (variant % 3 == 1)
+        cod_test_without_bias(&op);
     if (kind != COD_OP_CONV2D)
         return op;
-    if (variant % 3 != 1)
-        op.inputs[2] = b;
     if (variant & ADDED)
-        op.inputs[4] = cod_test_view_of(variant % 5 < 3 ? COD_BF16 : COD_F32, shape, variant & X_F32 ? 0 : 8);
+        op.inputs[4] =
+            cod_test_view_of(variant % 5 < 3 ? COD_BF16 : COD_F32, op.outputs[0].shape, variant & X_F32 ? 0 : 8);
     return op;
 }
 

@@ -51,19 +51,13 @@ enum { GROUP_STEP = 1 };
 
 static cod_op layer_op(const group *g, bool bias, bool accumulate)
 {
-    const int64_t h = (g->h + 2 * g->pad - g->kernel) / g->stride + 1,
-                  w = (g->w + 2 * g->pad - g->kernel) / g->stride + 1, r = g->shuffle;
-    cod_op op = {
-        .kind = COD_OP_CONV2D_BACKWARD_WEIGHTS,
-        .deterministic = true,
-        .accumulate = accumulate,
-        .name = "layer",
-        .attr = {.stride_h = g->stride, .stride_w = g->stride, .pad_h = g->pad, .pad_w = g->pad, .factor = g->shuffle}};
-    op.inputs[0] = cod_test_view_of(g->x, (cod_shape){g->n, g->h, g->w, g->in}, g->gap_x);
-    op.inputs[1] = cod_test_view_of(g->y, (cod_shape){g->n, r * h, r * w, g->out / (r * r)}, g->gap_y);
-    op.outputs[0] = cod_test_view_of(COD_F32, (cod_shape){g->out, g->kernel, g->kernel, g->in}, 0);
-    if (bias)
-        op.outputs[1] = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, g->out}, 0);
+    const cod_test_layer layer = {g->n, g->h, g->w, g->in, g->out, g->kernel, g->stride, g->pad};
+    const cod_test_layout layout = {g->x, g->y, g->gap_x, g->gap_y};
+    cod_op op = cod_test_layer_op(&layer, COD_OP_CONV2D_BACKWARD_WEIGHTS, layout, g->shuffle);
+    op.deterministic = true;
+    op.accumulate = accumulate;
+    if (!bias)
+        cod_test_without_bias(&op);
     return op;
 }
 

@@ -90,7 +90,7 @@ static void every_candidate_of_a_gated_gradient_agrees(void **)
 static cod_op joined(const layer &l, bool backward, int64_t slopes)
 {
     cod_op op = convolution(l, backward ? COD_OP_CONV2D_BACKWARD_DATA : COD_OP_CONV2D, COD_BF16, COD_ACT_PRELU, PLAIN);
-    op.inputs[CONV_SLOPE] = view(COD_F32, {1, 1, 1, slopes > 1 ? op.outputs[0].shape.c : 1}, 0);
+    op.inputs[CONV_SLOPE] = cod_test_view_of(COD_F32, {1, 1, 1, slopes > 1 ? op.outputs[0].shape.c : 1}, 0);
     if (backward) {
         op.inputs[CONV_GATE] = op.outputs[0];
         op.outputs[CONV_DSLOPE] = op.inputs[CONV_SLOPE];
@@ -346,11 +346,11 @@ static void biases_are_summed_and_weights_rounded(void **)
             cod_op op = {};
             op.kind = COD_OP_ADD; /* of three views, whatever it is */
             op.attr.alpha = 1;
-            op.inputs[0] = view(variant & 1 ? COD_F32 : COD_BF16, shape, variant & 2 ? 5 : 0);
-            op.outputs[0] = view(COD_F32, shape, 0);
+            op.inputs[0] = cod_test_view_of(variant & 1 ? COD_F32 : COD_BF16, shape, variant & 2 ? 5 : 0);
+            op.outputs[0] = cod_test_view_of(COD_F32, shape, 0);
             cod_test_op test, sums;
             assert_ok(cod_test_op_init(&test, test_cuda, &op));
-            op.inputs[0] = op.outputs[0] = view(COD_F32, {1, 1, 1, shape.c}, 0);
+            op.inputs[0] = op.outputs[0] = cod_test_view_of(COD_F32, {1, 1, 1, shape.c}, 0);
             assert_ok(cod_test_op_init(&sums, test_cuda, &op));
             write_integers(&test, 5);
             write_integers(&sums, 6);

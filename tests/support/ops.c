@@ -24,6 +24,40 @@ cod_view cod_test_view_of(cod_dtype dtype, cod_shape shape, int64_t gap)
     return view;
 }
 
+cod_op cod_test_layer_op(const cod_test_layer *layer, cod_op_kind kind, cod_test_layout layout, int factor)
+{
+    const int64_t r = factor > 0 ? factor : 1, beyond = 2 * layer->pad - layer->kernel;
+    const cod_shape of_x = {layer->n, layer->h, layer->w, layer->in},
+                    of_y = {layer->n, r * ((layer->h + beyond) / layer->stride + 1),
+                            r * ((layer->w + beyond) / layer->stride + 1), layer->out / (r * r)};
+    const cod_view x = cod_test_view_of(layout.x, of_x, layout.gap_x),
+                   y = cod_test_view_of(layout.y, of_y, layout.gap_y);
+    const cod_view w = cod_test_view_of(COD_F32, (cod_shape){layer->out, layer->kernel, layer->kernel, layer->in}, 0);
+    const cod_view b = cod_test_view_of(COD_F32, (cod_shape){1, 1, 1, layer->out}, 0);
+    const bool data = kind == COD_OP_CONV2D_BACKWARD_DATA, weights = kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
+    cod_op op = {.kind = kind,
+                 .name = "layer",
+                 .attr = {.stride_h = layer->stride,
+                          .stride_w = layer->stride,
+                          .pad_h = layer->pad,
+                          .pad_w = layer->pad,
+                          .factor = factor},
+                 .inputs = {data ? y : x, weights ? y : w},
+                 .outputs = {data      ? x
+                             : weights ? w
+                                       : y}};
+    if (weights)
+        op.outputs[1] = b;
+    else if (!data)
+        op.inputs[2] = b;
+    return op;
+}
+
+void cod_test_without_bias(cod_op *op)
+{
+    *(op->kind == COD_OP_CONV2D ? &op->inputs[2] : &op->outputs[1]) = (cod_view){0};
+}
+
 cod_view *cod_test_view(cod_op *op, size_t slot)
 {
     return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];

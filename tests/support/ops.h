@@ -43,6 +43,25 @@ typedef struct cod_tolerance {
 /** Without memory, and with `gap` elements between pixels. */
 cod_view cod_test_view_of(cod_dtype dtype, cod_shape shape, int64_t gap);
 
+/** A convolution from `in` to `out` channels, of a square kernel. */
+typedef struct cod_test_layer {
+    int64_t n, h, w, in, out, kernel;
+    int stride, pad;
+} cod_test_layer;
+
+/** How a layer's pictures lie in memory; gaps as above. */
+typedef struct cod_test_layout {
+    cod_dtype x, y;
+    int64_t gap_x, gap_y;
+} cod_test_layout;
+
+/**
+ * The layer's CONV2D or one of its gradients: with a bias, or its gradient, which cod_test_without_bias() takes away
+ * again, and without an activation. `factor`: of the shuffle behind it; 0 = none.
+ */
+cod_op cod_test_layer_op(const cod_test_layer *layer, cod_op_kind kind, cod_test_layout layout, int factor);
+void cod_test_without_bias(cod_op *op);
+
 /** The slot's view. */
 cod_view *cod_test_view(cod_op *op, size_t slot);
 
