@@ -77,9 +77,8 @@ static double decibels(const float *values, const float *decoded, uint64_t count
     return 10 * log10(signal / noise);
 }
 
-static void each_coding_comes_back_as_exactly_as_it_should(void **state)
+TEST(each_coding_comes_back_as_exactly_as_it_should)
 {
-    (void)state;
     /* bf16 keeps 8 bits of mantissa: 54 dB on normal numbers; int8 with 256 values a block 43 (the design's figure). */
     static const struct {
         cod_chunk_coding coding;
@@ -111,9 +110,8 @@ static void each_coding_comes_back_as_exactly_as_it_should(void **state)
     }
 }
 
-static void values_behind_the_parameters_stay_exact(void **state)
+TEST(values_behind_the_parameters_stay_exact)
 {
-    (void)state;
     trip t;
     trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_PLAIN, true, 1024, 0, 0},
               (cod_codec_range){.first = 10, .count = 5000, .exact_from = 3333});
@@ -126,9 +124,8 @@ static void values_behind_the_parameters_stay_exact(void **state)
     trip_close(&t);
 }
 
-static void extremes_survive(void **state)
+TEST(extremes_survive)
 {
-    (void)state;
     static const float extremes[] = {FLT_MAX, -FLT_MAX, FLT_MIN, -FLT_MIN, 1e-45f, 0, -0.0f, 1, -1, 126 * FLT_MIN};
     for (cod_chunk_coding coding = COD_CHUNK_F32; coding <= COD_CHUNK_STEP; coding++) {
         for (int scales = 0; scales < 2; scales++) {
@@ -148,9 +145,8 @@ static void extremes_survive(void **state)
     }
 }
 
-static void lz4_is_kept_only_where_it_shrinks(void **state)
+TEST(lz4_is_kept_only_where_it_shrinks)
 {
-    (void)state;
     trip t;
     trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 4096, 0, 0},
               (cod_codec_range){.count = 8192, .exact_from = UINT64_MAX});
@@ -179,9 +175,8 @@ static void seal(const trip *t, unsigned char *chunk, uint64_t first, uint64_t c
                   cod_hash(chunk + COD_CHUNK_AT_MAGIC, bytes - COD_CHUNK_AT_MAGIC, cod_hash(name, delta ? 48 : 40, 0)));
 }
 
-static void what_is_not_finite_is_neither_sent_nor_accepted(void **state)
+TEST(what_is_not_finite_is_neither_sent_nor_accepted)
 {
-    (void)state;
     trip t;
     trip_open(&t, (cod_codec_options){COD_CHUNK_F32, COD_CODEC_PLAIN, false, 256, 0, 0},
               (cod_codec_range){.count = 600, .exact_from = UINT64_MAX});
@@ -235,9 +230,8 @@ static unsigned char *exact_copy(const unsigned char *bytes, uint64_t length)
     return copy;
 }
 
-static void damage_at_any_byte_is_noticed(void **state)
+TEST(damage_at_any_byte_is_noticed)
 {
-    (void)state;
     for (int lz4 = 0; lz4 < 2; lz4++) {
         trip t;
         trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, lz4 ? COD_CODEC_LZ4 : COD_CODEC_PLAIN, true, 512, 0, 0},
@@ -264,9 +258,8 @@ static void damage_at_any_byte_is_noticed(void **state)
     }
 }
 
-static void an_old_or_foreign_chunk_never_passes(void **state)
+TEST(an_old_or_foreign_chunk_never_passes)
 {
-    (void)state;
     trip t;
     trip_open(&t, (cod_codec_options){COD_CHUNK_BF16, COD_CODEC_PLAIN, false, 256, 0, 0},
               (cod_codec_range){.count = 512, .exact_from = UINT64_MAX});
@@ -287,9 +280,8 @@ static void an_old_or_foreign_chunk_never_passes(void **state)
     trip_close(&t);
 }
 
-static void random_bytes_do_no_harm(void **state)
+TEST(random_bytes_do_no_harm)
 {
-    (void)state;
     const uint64_t seed = 11;
     cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 1);
     trip t;
@@ -324,9 +316,8 @@ static void trip_open_delta(trip *t, cod_codec_entropy entropy, cod_codec_range 
  * Where every weight drifts by 0.3 steps a version: rounded by 0.25 a version names fewer of them, and none stays
  * behind for long.
  */
-static void what_is_left_out_is_sent_when_it_has_added_up(void **state)
+TEST(what_is_left_out_is_sent_when_it_has_added_up)
 {
-    (void)state;
     enum { COUNT = 20000, VERSIONS = 12 };
     const cod_codec_range range = {.count = COUNT, .exact_from = UINT64_MAX};
     uint64_t bytes[2] = {0};
@@ -360,9 +351,8 @@ static void what_is_left_out_is_sent_when_it_has_added_up(void **state)
     assert_true((double)bytes[1] < 0.8 * (double)bytes[0]);
 }
 
-static void a_rounding_out_of_range_is_refused(void **state)
+TEST(a_rounding_out_of_range_is_refused)
 {
-    (void)state;
     cod_codec codec;
     cod_codec_options options = {COD_CHUNK_STEP, COD_CODEC_ZSTD, false, 16384, 24, 0};
     assert_fails(COD_ERR_ARGUMENT, "more than 0 and at most 0.5", cod_codec_init(&codec, &options));
@@ -373,9 +363,8 @@ static void a_rounding_out_of_range_is_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "6 to 48 dB", cod_codec_init(&codec, &options));
 }
 
-static void deltas_shrink_with_the_movement(void **state)
+TEST(deltas_shrink_with_the_movement)
 {
-    (void)state;
     /* The entropies of normal numbers in steps of 0.0245 rms: 7.6, 12 and 26 times fewer bits than f32. */
     static const struct {
         double movement, at_least_ratio;
@@ -401,9 +390,8 @@ static void deltas_shrink_with_the_movement(void **state)
     }
 }
 
-static void errors_do_not_add_up_over_deltas(void **state)
+TEST(errors_do_not_add_up_over_deltas)
 {
-    (void)state;
     trip t;
     trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.count = 20000, .exact_from = UINT64_MAX}, 4096, 0.05);
     cod_rng rng = cod_rng_open(7, 0, 0, 0, COD_RNG_TEST, 0);
@@ -418,9 +406,8 @@ static void errors_do_not_add_up_over_deltas(void **state)
     trip_close(&t);
 }
 
-static void a_delta_needs_its_own_reference(void **state)
+TEST(a_delta_needs_its_own_reference)
 {
-    (void)state;
     trip t;
     trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.count = 5000, .exact_from = 4000}, 1024, 0.02);
     trip_encode(&t);
@@ -435,9 +422,8 @@ static void a_delta_needs_its_own_reference(void **state)
     trip_close(&t);
 }
 
-static void what_does_not_fit_steps_travels_all_the_same(void **state)
+TEST(what_does_not_fit_steps_travels_all_the_same)
 {
-    (void)state;
     trip t;
     trip_open_delta(&t, COD_CODEC_ZSTD, (cod_codec_range){.count = 6 * 256, .exact_from = UINT64_MAX}, 256, 0.02);
     for (int i = 0; i < 256; i++) {
@@ -463,9 +449,8 @@ static void what_does_not_fit_steps_travels_all_the_same(void **state)
     trip_close(&t);
 }
 
-static void damaged_steps_are_refused(void **state)
+TEST(damaged_steps_are_refused)
 {
-    (void)state;
     trip t;
     trip_open_delta(&t, COD_CODEC_PLAIN, (cod_codec_range){.count = 256, .exact_from = UINT64_MAX}, 256, 0.02);
     t.values[17] = 1; /* escaped */
@@ -502,9 +487,8 @@ static void damaged_steps_are_refused(void **state)
 }
 
 /** Bytes that random edits made, with the checksum set right, so that all that lies behind it is reached. */
-static void sealed_garbage_does_no_harm(void **state)
+TEST(sealed_garbage_does_no_harm)
 {
-    (void)state;
     const uint64_t seed = 12;
     cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 1);
     for (cod_codec_entropy entropy = COD_CODEC_PLAIN; entropy <= COD_CODEC_ZSTD; entropy++) {
@@ -529,9 +513,8 @@ static void sealed_garbage_does_no_harm(void **state)
     }
 }
 
-static void an_empty_range_takes_no_bytes(void **state)
+TEST(an_empty_range_takes_no_bytes)
 {
-    (void)state;
     trip t;
     trip_open(&t, (cod_codec_options){COD_CHUNK_INT8, COD_CODEC_LZ4, true, 256, 0, 0}, (cod_codec_range){.first = 5});
     trip_encode(&t);
@@ -540,28 +523,4 @@ static void an_empty_range_takes_no_bytes(void **state)
     trip_close(&t);
     cod_codec codec;
     assert_fails(COD_ERR_ARGUMENT, "not 255", cod_codec_init(&codec, &(cod_codec_options){.chunk_values = 255}));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_coding_comes_back_as_exactly_as_it_should),
-        cmocka_unit_test(values_behind_the_parameters_stay_exact),
-        cmocka_unit_test(extremes_survive),
-        cmocka_unit_test(lz4_is_kept_only_where_it_shrinks),
-        cmocka_unit_test(what_is_not_finite_is_neither_sent_nor_accepted),
-        cmocka_unit_test(damage_at_any_byte_is_noticed),
-        cmocka_unit_test(an_old_or_foreign_chunk_never_passes),
-        cmocka_unit_test(random_bytes_do_no_harm),
-        cmocka_unit_test(what_is_left_out_is_sent_when_it_has_added_up),
-        cmocka_unit_test(a_rounding_out_of_range_is_refused),
-        cmocka_unit_test(deltas_shrink_with_the_movement),
-        cmocka_unit_test(errors_do_not_add_up_over_deltas),
-        cmocka_unit_test(a_delta_needs_its_own_reference),
-        cmocka_unit_test(what_does_not_fit_steps_travels_all_the_same),
-        cmocka_unit_test(damaged_steps_are_refused),
-        cmocka_unit_test(sealed_garbage_does_no_harm),
-        cmocka_unit_test(an_empty_range_takes_no_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static double way(cod_codec_entropy coder, double link)
     return 1 / measured[coder].bytes_per_s + 1 / (measured[coder].ratio * link);
 }
 
-static void what_is_chosen_has_the_shortest_way(void **state)
+TEST(what_is_chosen_has_the_shortest_way)
 {
-    (void)state;
     bool seen[COD_CODEC_ENTROPIES] = {false};
     for (double link = 1e3; link < 1e13; link *= 1.2)
         for (int current = 0; current < COD_CODEC_ENTROPIES; current++) {
@@ -37,18 +36,16 @@ static void what_is_chosen_has_the_shortest_way(void **state)
 }
 
 /** LZ4 where it is so fast that its bytes do not matter, and none would send more. */
-static void lz4_is_chosen_between_the_others(void **state)
+TEST(lz4_is_chosen_between_the_others)
 {
-    (void)state;
     const cod_coder_figures coders[COD_CODEC_ENTROPIES] = {{INFINITY, 4}, {8e9, 7.5}, {0.9e9, 11.31}};
     assert_int_equal(cod_coder_choose(coders, 20e6, COD_CODEC_LZ4), COD_CODEC_ZSTD);
     assert_int_equal(cod_coder_choose(coders, 300e6, COD_CODEC_ZSTD), COD_CODEC_LZ4);
     assert_int_equal(cod_coder_choose(coders, 20e9, COD_CODEC_LZ4), COD_CODEC_PLAIN);
 }
 
-static void what_is_not_known_changes_nothing(void **state)
+TEST(what_is_not_known_changes_nothing)
 {
-    (void)state;
     cod_coder_figures unknown[COD_CODEC_ENTROPIES];
     memcpy(unknown, measured, sizeof unknown);
     unknown[COD_CODEC_LZ4] = (cod_coder_figures){0};
@@ -70,9 +67,8 @@ static void note(cod_coder *coder, int trials, double link)
     }
 }
 
-static void a_link_that_changes_changes_the_choice(void **state)
+TEST(a_link_that_changes_changes_the_choice)
 {
-    (void)state;
     cod_coder coder;
     cod_coder_init(&coder);
     assert_true(!cod_coder_decide(&coder) && isnan(cod_coder_link(&coder)));
@@ -91,9 +87,8 @@ static void a_link_that_changes_changes_the_choice(void **state)
 }
 
 /** A trial says of every coder what using it makes, and leaves the codec as it was. */
-static void a_trial_tells_what_each_coder_makes(void **state)
+TEST(a_trial_tells_what_each_coder_makes)
 {
-    (void)state;
     enum { CHUNK = 4096 };
     static float values[2 * CHUNK], again[CHUNK];
     static unsigned char bytes[8 * CHUNK * sizeof(float)];
@@ -125,14 +120,4 @@ static void a_trial_tells_what_each_coder_makes(void **state)
         assert_ok(cod_codec_decode(&codec, bytes, first, NULL, 1, again));
         cod_codec_clear(&codec);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_chosen_has_the_shortest_way), cmocka_unit_test(lz4_is_chosen_between_the_others),
-        cmocka_unit_test(what_is_not_known_changes_nothing),   cmocka_unit_test(a_link_that_changes_changes_the_choice),
-        cmocka_unit_test(a_trial_tells_what_each_coder_makes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,9 +52,8 @@ static void trip_close(trip *t)
     free(t->message);
 }
 
-static void the_receiver_has_what_the_sender_thinks(void **state)
+TEST(the_receiver_has_what_the_sender_thinks)
 {
-    (void)state;
     static trip t;
     for (size_t c = 0; c < 4; c++)
         for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
@@ -66,9 +65,8 @@ static void the_receiver_has_what_the_sender_thinks(void **state)
         }
 }
 
-static void messages_are_as_short_as_promised(void **state)
+TEST(messages_are_as_short_as_promised)
 {
-    (void)state;
     const size_t count = 256 * 64 * 10;
     const double f32 = 4.0 * (double)count;
     assert_true(f32 / (double)cod_gradient_codec_bytes(COD_GRADIENT_NONE, 0, count) == 1);
@@ -86,9 +84,8 @@ static int descending(const void *a, const void *b)
 }
 
 /** Against sorting; among equal magnitudes the first. */
-static void topk_sends_the_largest(void **state)
+TEST(topk_sends_the_largest)
 {
-    (void)state;
     static trip t;
     static float sorted[MOST];
     for (int ties = 0; ties < 2; ties++)
@@ -120,9 +117,8 @@ static void topk_sends_the_largest(void **state)
 }
 
 /** Means of either side are the best two values for a block: no other pair has a smaller square error. */
-static void onebit_keeps_sign_and_mean(void **state)
+TEST(onebit_keeps_sign_and_mean)
 {
-    (void)state;
     static trip t;
     trip_open(&t, COD_GRADIENT_ONEBIT, 0, 300);
     trip_run(&t);
@@ -142,9 +138,8 @@ static void onebit_keeps_sign_and_mean(void **state)
 }
 
 /** With error feedback the sum of all that was sent comes near the sum of all that was to be sent, at every place. */
-static void what_is_lost_comes_later(void **state)
+TEST(what_is_lost_comes_later)
 {
-    (void)state;
     enum { COUNT = 300, ROUNDS = 400 };
     static trip t;
     for (size_t c = 1; c < 4; c++) {
@@ -174,9 +169,8 @@ static void what_is_lost_comes_later(void **state)
     }
 }
 
-static void what_is_not_finite_is_refused(void **state)
+TEST(what_is_not_finite_is_refused)
 {
-    (void)state;
     static trip t;
     for (size_t c = 1; c < 4; c++) {
         trip_open(&t, codings[c], 0.1, 300);
@@ -189,9 +183,8 @@ static void what_is_not_finite_is_refused(void **state)
 }
 
 /** Any bytes are refused or give finite values; none lie outside. */
-static void damaged_messages_do_no_harm(void **state)
+TEST(damaged_messages_do_no_harm)
 {
-    (void)state;
     static trip t;
     for (size_t c = 1; c < 4; c++) {
         trip_open(&t, codings[c], 0.1, 300);
@@ -212,18 +205,4 @@ static void damaged_messages_do_no_harm(void **state)
         assert_true(codings[c] == COD_GRADIENT_ONEBIT || refused > 100);
         trip_close(&t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_receiver_has_what_the_sender_thinks),
-        cmocka_unit_test(messages_are_as_short_as_promised),
-        cmocka_unit_test(topk_sends_the_largest),
-        cmocka_unit_test(onebit_keeps_sign_and_mean),
-        cmocka_unit_test(what_is_lost_comes_later),
-        cmocka_unit_test(what_is_not_finite_is_refused),
-        cmocka_unit_test(damaged_messages_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,9 +117,8 @@ static void expect_print(const trip *t, uint64_t seed, size_t k, uint64_t print)
         fail_msg("seed %llu: chunk %zu has another fingerprint than its values", (unsigned long long)seed, k);
 }
 
-static void ops_make_the_codecs_bytes_and_values(void **state)
+TEST(ops_make_the_codecs_bytes_and_values)
 {
-    (void)state;
     size_t seen[2][4][4] = {{{0}}}; /* deltas or not, codings, parameters modulo 4 */
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         trip t;
@@ -154,9 +153,8 @@ static void ops_make_the_codecs_bytes_and_values(void **state)
 }
 
 /** A value that is not finite is found in every coding, and what another one would be against never passes. */
-static void what_cannot_be_published_is_refused(void **state)
+TEST(what_cannot_be_published_is_refused)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (uint64_t seed = 0; seed < 24; seed++) {
         trip t;
@@ -168,9 +166,8 @@ static void what_cannot_be_published_is_refused(void **state)
     }
 }
 
-static void what_is_damaged_is_not_opened(void **state)
+TEST(what_is_damaged_is_not_opened)
 {
-    (void)state;
     size_t deltas = 0;
     for (uint64_t seed = 0; seed < 40; seed++) {
         trip t;
@@ -204,12 +201,7 @@ int main(void)
     device.backend = &cod_ref_backend;
     if (device.backend->open(&options, &device.device) != COD_OK)
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ops_make_the_codecs_bytes_and_values),
-        cmocka_unit_test(what_cannot_be_published_is_refused),
-        cmocka_unit_test(what_is_damaged_is_not_opened),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cod_test_run();
     device.backend->close(device.device);
     return failed;
 }

@@ -35,9 +35,8 @@ static void assert_binding(const seat_text *texts, int count, int rank, cod_bind
     assert_int_equal(binding.threads, threads);
 }
 
-static void unbound_ranks_divide_their_machine(void **state)
+TEST(unbound_ranks_divide_their_machine)
 {
-    (void)state;
     const seat_text seats[] = {
         {1, "0-7", NULL}, {2, "0-3", NULL}, {1, "0-7", NULL}, {2, "0-3", NULL}, {3, "0-3", NULL}};
     assert_binding(seats, 5, 0, COD_BINDING_DIVIDED, "0-3", 4);
@@ -48,18 +47,16 @@ static void unbound_ranks_divide_their_machine(void **state)
     assert_int_equal(decide(seats, 5, 0, INT_MAX).machine_ranks, 2);
 }
 
-static void ranks_bound_apart_stay(void **state)
+TEST(ranks_bound_apart_stay)
 {
-    (void)state;
     const seat_text seats[] = {{1, "0", "0-7"}, {1, "5-6", "0-7"}};
     assert_binding(seats, 2, 0, COD_BINDING_KEPT, "0", 1);
     assert_binding(seats, 2, 1, COD_BINDING_KEPT, "5-6", 2);
 }
 
 /** mpirun --bind-to socket, two ranks on each. */
-static void ranks_bound_alike_divide_what_they_have(void **state)
+TEST(ranks_bound_alike_divide_what_they_have)
 {
-    (void)state;
     const seat_text seats[] = {{1, "0-3", "0-7"}, {1, "4-7", "0-7"}, {1, "0-3", "0-7"}, {1, "4-7", "0-7"}};
     assert_binding(seats, 4, 0, COD_BINDING_DIVIDED, "0-1", 2);
     assert_binding(seats, 4, 1, COD_BINDING_DIVIDED, "4-5", 2);
@@ -67,9 +64,8 @@ static void ranks_bound_alike_divide_what_they_have(void **state)
     assert_binding(seats, 4, 3, COD_BINDING_DIVIDED, "6-7", 2);
 }
 
-static void ranks_that_mpirun_put_on_one_core_divide_what_mpirun_has(void **state)
+TEST(ranks_that_mpirun_put_on_one_core_divide_what_mpirun_has)
 {
-    (void)state;
     const seat_text seats[] = {{1, "0", "0-3"}, {1, "0", "0-3"}};
     assert_binding(seats, 2, 0, COD_BINDING_DIVIDED, "0-1", 2);
     assert_binding(seats, 2, 1, COD_BINDING_DIVIDED, "2-3", 2);
@@ -79,9 +75,8 @@ static void ranks_that_mpirun_put_on_one_core_divide_what_mpirun_has(void **stat
     assert_false(decide(both, 2, 1, INT_MAX).widened);
 }
 
-static void too_few_processors_are_shared(void **state)
+TEST(too_few_processors_are_shared)
 {
-    (void)state;
     const seat_text many[] = {{1, "0-1", NULL}, {1, "0-1", NULL}, {1, "0-1", NULL}};
     for (int r = 0; r < 3; r++)
         assert_binding(many, 3, r, COD_BINDING_CROWDED, "0-1", 1);
@@ -90,23 +85,9 @@ static void too_few_processors_are_shared(void **state)
     assert_binding(crossed, 2, 1, COD_BINDING_CROWDED, "2-4", 3);
 }
 
-static void a_quota_limits_threads_not_cores(void **state)
+TEST(a_quota_limits_threads_not_cores)
 {
-    (void)state;
     const seat_text seats[] = {{1, "0-7", NULL}, {1, "0-7", NULL}};
     assert_int_equal(decide(seats, 2, 0, 4).threads, 2);
     assert_int_equal(decide(seats, 2, 0, 1).threads, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unbound_ranks_divide_their_machine),
-        cmocka_unit_test(ranks_bound_apart_stay),
-        cmocka_unit_test(ranks_bound_alike_divide_what_they_have),
-        cmocka_unit_test(ranks_that_mpirun_put_on_one_core_divide_what_mpirun_has),
-        cmocka_unit_test(too_few_processors_are_shared),
-        cmocka_unit_test(a_quota_limits_threads_not_cores),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,42 +58,36 @@ static void compare_with_host(step_average average, bool mixed)
     free(host);
 }
 
-static void averages_on_a_device_have_the_bits_of_host_memory(void **state)
+TEST(averages_on_a_device_have_the_bits_of_host_memory)
 {
-    (void)state;
     compare_with_host(STEP_PLAIN, false);
 }
 
-static void averages_by_node_have_the_bits_of_host_memory(void **state)
+TEST(averages_by_node_have_the_bits_of_host_memory)
 {
-    (void)state;
     compare_with_host(STEP_BY_NODE, false);
 }
 
-static void coded_averages_have_the_bits_of_host_memory(void **state)
+TEST(coded_averages_have_the_bits_of_host_memory)
 {
-    (void)state;
     compare_with_host(STEP_CODED, false);
 }
 
-static void averages_without_the_host_have_the_bits_of_ordered_sums(void **state)
+TEST(averages_without_the_host_have_the_bits_of_ordered_sums)
 {
-    (void)state;
     compare_with_host(STEP_DIRECT, false);
     if (device_steps_nodes_are_equal(cod_comm_size(job)))
         compare_with_host(STEP_DIRECT_BY_NODE, false);
 }
 
-static void ranks_may_have_different_backends(void **state)
+TEST(ranks_may_have_different_backends)
 {
-    (void)state;
     compare_with_host(STEP_PLAIN, true);
     compare_with_host(STEP_CODED, true);
 }
 
-static void a_missing_wait_is_found(void **state)
+TEST(a_missing_wait_is_found)
 {
-    (void)state;
     cod_late_set_delay(50);
     for (int average = STEP_PLAIN; average <= STEP_CODED; average++)
         for (int mistake = STEP_NO_READY; mistake <= STEP_OTHER_QUEUE; mistake++) {
@@ -107,10 +101,9 @@ static void a_missing_wait_is_found(void **state)
 }
 
 /** A message sent before its event, and an average that is used before its messages are through. */
-static void a_message_out_of_order_is_found(void **state)
+TEST(a_message_out_of_order_is_found)
 {
     static const step_mistake mistakes[] = {STEP_NO_READY, STEP_TOO_EARLY};
-    (void)state;
     cod_late_set_delay(50);
     for (int k = 0; k < 2; k++) {
         char message[512];
@@ -179,16 +172,14 @@ static void check_failure(bool direct)
     late = device_steps_late();
 }
 
-static void queued_work_that_fails_ends_the_average(void **state)
+TEST(queued_work_that_fails_ends_the_average)
 {
-    (void)state;
     check_failure(false);
     check_failure(true);
 }
 
-static void the_order_of_set_up_is_checked(void **state)
+TEST(the_order_of_set_up_is_checked)
 {
-    (void)state;
     const int size = cod_comm_size(job);
     cod_device *device;
     cod_group *group;
@@ -202,7 +193,7 @@ static void the_order_of_set_up_is_checked(void **state)
     check_no_violation();
 }
 
-static void what_cannot_go_without_the_host_is_refused(void **state)
+TEST(what_cannot_go_without_the_host_is_refused)
 {
     static const int unlike[] = {0, 0, 1, 1};
     const int size = cod_comm_size(job);
@@ -212,7 +203,6 @@ static void what_cannot_go_without_the_host_is_refused(void **state)
     cod_reduction *reduction;
     float value = 1;
     cod_buffer host = {.host = &value, .bytes = sizeof value};
-    (void)state;
     check_ok(late->open(NULL, &device));
     check_ok(cod_ref_backend.open(NULL, &other));
     check_ok(cod_group_create(job, &size, 1, &group));
@@ -232,19 +222,4 @@ static void what_cannot_go_without_the_host_is_refused(void **state)
     check_no_violation();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_on_a_device_have_the_bits_of_host_memory),
-        cmocka_unit_test(averages_by_node_have_the_bits_of_host_memory),
-        cmocka_unit_test(coded_averages_have_the_bits_of_host_memory),
-        cmocka_unit_test(averages_without_the_host_have_the_bits_of_ordered_sums),
-        cmocka_unit_test(ranks_may_have_different_backends),
-        cmocka_unit_test(a_missing_wait_is_found),
-        cmocka_unit_test(a_message_out_of_order_is_found),
-        cmocka_unit_test(queued_work_that_fails_ends_the_average),
-        cmocka_unit_test(the_order_of_set_up_is_checked),
-        cmocka_unit_test(what_cannot_go_without_the_host_is_refused),
-    };
-    return cmocka_run_group_tests(tests, setup, job_teardown);
-}
+TEST_GROUP(setup, job_teardown)

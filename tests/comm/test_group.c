@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void the_world_is_one_group(void **state)
+TEST(the_world_is_one_group)
 {
-    (void)state;
     const cod_group *world = cod_comm_world(job);
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     check_all(cod_group_count(world) == 1 && cod_group_index(world) == 0);
@@ -19,9 +18,8 @@ static void the_world_is_one_group(void **state)
     check_all(strstr(cod_comm_library(job), "MPI") != NULL);
 }
 
-static void groups_of_unequal_size(void **state)
+TEST(groups_of_unequal_size)
 {
-    (void)state;
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     const int sizes[] = {1, size - 1};
     const size_t count = size > 1 ? 2 : 1;
@@ -45,9 +43,8 @@ static void groups_of_unequal_size(void **state)
 }
 
 /** Other groups are other jobs: they count, and this one's ranks go on from theirs. */
-static void a_group_that_is_a_job(void **state)
+TEST(a_group_that_is_a_job)
 {
-    (void)state;
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     const int sizes[] = {3, size, 2};
     cod_group *group = NULL;
@@ -69,9 +66,8 @@ static void a_group_that_is_a_job(void **state)
 }
 
 /** Ranks of equal place in unequal groups, and the bytes that they send each other. */
-static void groups_across(void **state)
+TEST(groups_across)
 {
-    (void)state;
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     const int sizes[] = {size / 2, size - size / 2};
     cod_group *group = NULL, *across = NULL;
@@ -94,9 +90,8 @@ static void groups_across(void **state)
 }
 
 /** Every group is dealt out to as many as divide it; what one of them does is no other's. */
-static void groups_interleaved(void **state)
+TEST(groups_interleaved)
 {
-    (void)state;
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     for (int stride = 1; stride <= size; stride++) {
         cod_group *group = NULL, *dealt = NULL;
@@ -119,9 +114,8 @@ static void groups_interleaved(void **state)
     }
 }
 
-static void groups_by_node(void **state)
+TEST(groups_by_node)
 {
-    (void)state;
     cod_group *group = NULL;
     const int size = cod_comm_size(job), rank = cod_comm_rank(job), node = cod_comm_node_of(job, rank);
     check_ok(cod_group_create_by_node(job, &group));
@@ -134,9 +128,8 @@ static void groups_by_node(void **state)
     cod_group_destroy(group);
 }
 
-static void sizes_that_do_not_fit_are_refused(void **state)
+TEST(sizes_that_do_not_fit_are_refused)
 {
-    (void)state;
     const int size = cod_comm_size(job);
     const int more[] = {size, 1}, less[] = {size - 1}, negative[] = {size + 1, -1}, none[] = {0, size};
     cod_group *group = NULL;
@@ -156,9 +149,8 @@ static unsigned char byte_of(int root, size_t i)
     return (unsigned char)(i * 31 + i / 251 + (size_t)root * 97);
 }
 
-static void every_root_broadcasts(void **state)
+TEST(every_root_broadcasts)
 {
-    (void)state;
     enum { BYTES = 100001 };
     cod_group *world = cod_comm_world(job);
     unsigned char *data = malloc(BYTES);
@@ -176,9 +168,8 @@ static void every_root_broadcasts(void **state)
     free(data);
 }
 
-static void a_buffer_held_in_parts_is_completed(void **state)
+TEST(a_buffer_held_in_parts_is_completed)
 {
-    (void)state;
     enum { PARTS = 7, BYTES = 50021 };
     cod_group *world = cod_comm_world(job);
     const int size = cod_group_size(world), rank = cod_group_rank(world);
@@ -205,9 +196,8 @@ static void a_buffer_held_in_parts_is_completed(void **state)
 }
 
 /** Lanes overtake each other, swaps of one lane do not; messages may be empty. */
-static void ranks_swap_messages_in_lanes(void **state)
+TEST(ranks_swap_messages_in_lanes)
 {
-    (void)state;
     enum { LANES = 2, ROUNDS = 3, MOST = 8, BYTES = 70001 };
     const int size = cod_comm_size(job);
     cod_group *group;
@@ -261,9 +251,8 @@ static void ranks_swap_messages_in_lanes(void **state)
     cod_group_destroy(group);
 }
 
-static void everyone_gathers_what_everyone_has(void **state)
+TEST(everyone_gathers_what_everyone_has)
 {
-    (void)state;
     cod_group *world = cod_comm_world(job);
     const int size = cod_group_size(world), rank = cod_group_rank(world);
     char mine[19], all[8][19];
@@ -313,9 +302,8 @@ static bool agrees(const cod_status *statuses, int worst)
            strstr(cod_error_message(), cod_comm_node_name(job, 0)) != NULL;
 }
 
-static void one_failed_rank_fails_all(void **state)
+TEST(one_failed_rank_fails_all)
 {
-    (void)state;
     const int size = cod_comm_size(job);
     cod_status statuses[8] = {COD_OK};
     check_all(agrees(statuses, -1));
@@ -335,21 +323,4 @@ static void one_failed_rank_fails_all(void **state)
     check_all(agrees(statuses, -1));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_world_is_one_group),
-        cmocka_unit_test(groups_of_unequal_size),
-        cmocka_unit_test(a_group_that_is_a_job),
-        cmocka_unit_test(groups_across),
-        cmocka_unit_test(groups_interleaved),
-        cmocka_unit_test(groups_by_node),
-        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
-        cmocka_unit_test(every_root_broadcasts),
-        cmocka_unit_test(a_buffer_held_in_parts_is_completed),
-        cmocka_unit_test(ranks_swap_messages_in_lanes),
-        cmocka_unit_test(everyone_gathers_what_everyone_has),
-        cmocka_unit_test(one_failed_rank_fails_all),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

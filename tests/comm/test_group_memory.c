@@ -49,17 +49,15 @@ static void check_shares(cod_group *group)
     cod_group_destroy(group);
 }
 
-static void ranks_read_what_others_wrote(void **state)
+TEST(ranks_read_what_others_wrote)
 {
-    (void)state;
     for (int groups = 1; groups <= 2 && groups <= cod_comm_size(job); groups++)
         check_shares(make_group(groups));
 }
 
 /** As where each group is a job of its own: world ranks count the other groups', nodes do not. */
-static void a_group_that_is_a_job_shares(void **state)
+TEST(a_group_that_is_a_job_shares)
 {
-    (void)state;
     const int sizes[] = {1000, cod_comm_size(job)};
     cod_group *group = NULL;
     check_ok(cod_group_create_part(job, sizes, 2, 1, &group));
@@ -109,9 +107,8 @@ static bool moves_between_nodes(cod_group *group, cod_group_memory *memory)
     return cod_group_barrier(group) == COD_OK && ok;
 }
 
-static void a_node_has_one_copy_and_gets_what_others_have_once(void **state)
+TEST(a_node_has_one_copy_and_gets_what_others_have_once)
 {
-    (void)state;
     for (int second = 1; second <= 2 && second < cod_comm_size(job); second++) {
         cod_group_memory *memory = NULL;
         cod_group *group = make_group(1);
@@ -127,9 +124,8 @@ static void a_node_has_one_copy_and_gets_what_others_have_once(void **state)
     }
 }
 
-static void no_bytes_are_no_memory(void **state)
+TEST(no_bytes_are_no_memory)
 {
-    (void)state;
     cod_group_memory *memory = NULL;
     check_ok(cod_group_memory_create(cod_comm_world(job), 0, &memory));
     check_all(memory == NULL);
@@ -137,9 +133,8 @@ static void no_bytes_are_no_memory(void **state)
 }
 
 /** Its pages are taken as they are written: more than the machine has can be made. */
-static void what_is_not_written_takes_no_memory(void **state)
+TEST(what_is_not_written_takes_no_memory)
 {
-    (void)state;
     const size_t bytes = (size_t)1 << 36;
     cod_group_memory *memory = NULL;
     check_ok(cod_group_memory_create(cod_comm_world(job), bytes, &memory));
@@ -151,14 +146,4 @@ static void what_is_not_written_takes_no_memory(void **state)
     cod_group_memory_destroy(memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_read_what_others_wrote),
-        cmocka_unit_test(a_group_that_is_a_job_shares),
-        cmocka_unit_test(a_node_has_one_copy_and_gets_what_others_have_once),
-        cmocka_unit_test(no_bytes_are_no_memory),
-        cmocka_unit_test(what_is_not_written_takes_no_memory),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

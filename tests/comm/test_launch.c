@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void promised_ranks_are_read_from_the_launcher(void **state)
+TEST(promised_ranks_are_read_from_the_launcher)
 {
-    (void)state;
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("PMI_SIZE");
     unsetenv("SLURM_PROCID");
@@ -23,9 +22,8 @@ static void promised_ranks_are_read_from_the_launcher(void **state)
     unsetenv("PMI_SIZE");
 }
 
-static void a_shell_that_slurm_opened_is_no_launch(void **state)
+TEST(a_shell_that_slurm_opened_is_no_launch)
 {
-    (void)state;
     setenv("SLURM_PROCID", "0", 1);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     setenv("SLURM_STEP_ID", "4294967290", 1); /* salloc's interactive step */
@@ -37,9 +35,8 @@ static void a_shell_that_slurm_opened_is_no_launch(void **state)
     unsetenv("SLURM_STEP_ID");
 }
 
-static void srun_without_means_for_mpi_is_refused(void **state)
+TEST(srun_without_means_for_mpi_is_refused)
 {
-    (void)state;
     cod_comm *comm = NULL;
     setenv("SLURM_PROCID", "0", 1);
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
@@ -50,9 +47,8 @@ static void srun_without_means_for_mpi_is_refused(void **state)
     unsetenv("SLURM_STEP_NUM_TASKS");
 }
 
-static void another_mpi_s_launcher_is_named(void **state)
+TEST(another_mpi_s_launcher_is_named)
 {
-    (void)state;
     cod_comm *comm = NULL;
     char built[160] = "built with ";
     cod_comm_describe_library(built + strlen(built), sizeof built - strlen(built));
@@ -62,15 +58,4 @@ static void another_mpi_s_launcher_is_named(void **state)
     cod_test_assert_contains(cod_error_message(), "is alone");
     cod_test_assert_contains(cod_error_message(), "start it with");
     assert_null(comm);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(promised_ranks_are_read_from_the_launcher),
-        cmocka_unit_test(a_shell_that_slurm_opened_is_no_launch),
-        cmocka_unit_test(srun_without_means_for_mpi_is_refused),
-        cmocka_unit_test(another_mpi_s_launcher_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

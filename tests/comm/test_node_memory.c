@@ -12,9 +12,8 @@ static size_t count_of(int rank)
     return (size_t)rank * COUNT;
 }
 
-static void parts_are_zeroed_and_aligned(void **state)
+TEST(parts_are_zeroed_and_aligned)
 {
-    (void)state;
     cod_node_memory *memory = NULL;
     check_ok(cod_node_memory_create(job, count_of(cod_comm_node_rank(job)) * sizeof(int), &memory));
     bool ok = true;
@@ -30,9 +29,8 @@ static void parts_are_zeroed_and_aligned(void **state)
 }
 
 /** Each writes its part, all read all, each writes again: a barrier that lets one through early shows. */
-static void what_was_written_before_a_barrier_is_read_after_it(void **state)
+TEST(what_was_written_before_a_barrier_is_read_after_it)
 {
-    (void)state;
     cod_node_memory *memory = NULL;
     const int rank = cod_comm_node_rank(job), size = cod_comm_node_size(job);
     check_ok(cod_node_memory_create(job, COUNT * sizeof(int), &memory));
@@ -53,11 +51,4 @@ static void what_was_written_before_a_barrier_is_read_after_it(void **state)
     cod_node_memory_destroy(memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_zeroed_and_aligned),
-        cmocka_unit_test(what_was_written_before_a_barrier_is_read_after_it),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

@@ -48,9 +48,8 @@ static bool untouched(const float *values, size_t from, size_t end, int rank, in
     return ok;
 }
 
-static void averages_are_exact_at_any_count_and_offset(void **state)
+TEST(averages_are_exact_at_any_count_and_offset)
 {
-    (void)state;
     static const size_t counts[] = {1, 2, 3, 5, 17, 1023, 4097, 65537, 300001};
     enum { SPARE = 7, MOST = 300001 };
     cod_collective *c = cod_group_collective(cod_comm_world(job));
@@ -69,9 +68,8 @@ static void averages_are_exact_at_any_count_and_offset(void **state)
     cod_aligned_free(buffer.host);
 }
 
-static void many_buckets_are_outstanding_and_end_in_any_order(void **state)
+TEST(many_buckets_are_outstanding_and_end_in_any_order)
 {
-    (void)state;
     enum { BUCKETS = 40, COUNT = 100003 };
     cod_collective *c = cod_group_collective(cod_comm_world(job));
     cod_reduction *reductions[BUCKETS];
@@ -94,9 +92,8 @@ static void many_buckets_are_outstanding_and_end_in_any_order(void **state)
     cod_aligned_free(buffer.host);
 }
 
-static void a_reduction_that_tests_done_holds_the_average(void **state)
+TEST(a_reduction_that_tests_done_holds_the_average)
 {
-    (void)state;
     enum { COUNT = 5001 };
     cod_collective *c = cod_group_collective(cod_comm_world(job));
     cod_buffer buffer = {.bytes = COUNT * sizeof(float)};
@@ -117,9 +114,8 @@ static void a_reduction_that_tests_done_holds_the_average(void **state)
 /** Ranks as if they ran on other nodes: nodes are unequal, ranks of one are not neighbours. */
 static const int nodes_of[][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {1, 0, 1, 1}, {0, 1, 2, 3}, {0, 0, 0, 0}};
 
-static void averages_by_node_are_exact(void **state)
+TEST(averages_by_node_are_exact)
 {
-    (void)state;
     enum { BUCKETS = 30, COUNT = 100003 };
     const int size = cod_comm_size(job);
     cod_buffer buffer = {.bytes = COUNT * sizeof(float)};
@@ -150,9 +146,8 @@ static void averages_by_node_are_exact(void **state)
 }
 
 /** Each rank counts what it sends: once up, or between the nodes and down. */
-static void averages_by_node_are_counted(void **state)
+TEST(averages_by_node_are_counted)
 {
-    (void)state;
     enum { COUNT = 1000 };
     float values[COUNT] = {0};
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
@@ -177,9 +172,8 @@ static void averages_by_node_are_counted(void **state)
     cod_group_destroy(group);
 }
 
-static void a_range_outside_its_buffer_is_refused(void **state)
+TEST(a_range_outside_its_buffer_is_refused)
 {
-    (void)state;
     float values[8] = {0};
     cod_collective *c = cod_group_collective(cod_comm_world(job));
     cod_buffer buffer = {.host = values, .bytes = sizeof values}, device = {.host = NULL, .bytes = sizeof values};
@@ -193,9 +187,8 @@ static void a_range_outside_its_buffer_is_refused(void **state)
         job_failed(c->ops->average_start(c, &device, 0, 8, NULL, &reduction), COD_ERR_UNSUPPORTED, "host memory"));
 }
 
-static void sums_minima_and_maxima(void **state)
+TEST(sums_minima_and_maxima)
 {
-    (void)state;
     enum { COUNT = 33 };
     cod_group *world = cod_comm_world(job);
     const int size = cod_group_size(world), rank = cod_group_rank(world);
@@ -217,9 +210,8 @@ static void sums_minima_and_maxima(void **state)
     }
 }
 
-static void all_ranks_get_the_same_bits(void **state)
+TEST(all_ranks_get_the_same_bits)
 {
-    (void)state;
     enum { COUNT = 40000 };
     cod_group *world = cod_comm_world(job);
     cod_collective *c = cod_group_collective(world);
@@ -240,9 +232,8 @@ static void all_ranks_get_the_same_bits(void **state)
     cod_aligned_free(buffer.host);
 }
 
-static void what_was_reduced_is_counted(void **state)
+TEST(what_was_reduced_is_counted)
 {
-    (void)state;
     float values[1000] = {0};
     const int size = cod_comm_size(job);
     cod_group *group;
@@ -266,18 +257,4 @@ static void what_was_reduced_is_counted(void **state)
     check_all(after.polls > 0 && after.progress_s > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_are_exact_at_any_count_and_offset),
-        cmocka_unit_test(many_buckets_are_outstanding_and_end_in_any_order),
-        cmocka_unit_test(a_reduction_that_tests_done_holds_the_average),
-        cmocka_unit_test(averages_by_node_are_exact),
-        cmocka_unit_test(averages_by_node_are_counted),
-        cmocka_unit_test(a_range_outside_its_buffer_is_refused),
-        cmocka_unit_test(sums_minima_and_maxima),
-        cmocka_unit_test(all_ranks_get_the_same_bits),
-        cmocka_unit_test(what_was_reduced_is_counted),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

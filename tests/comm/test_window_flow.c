@@ -73,9 +73,8 @@ static outcome get(flow_run *runs, int count, size_t bytes, link_model *link)
 }
 
 /** 100 ms of a gigabit are 12.5 MB. */
-static void a_fast_and_long_link_is_filled(void **state)
+TEST(a_fast_and_long_link_is_filled)
 {
-    (void)state;
     enum { BYTES = 400 * 1000 * 1000 };
     static const double ways_s[] = {0.05, 0.1};
     for (size_t w = 0; w < sizeof ways_s / sizeof ways_s[0]; w++) {
@@ -90,9 +89,8 @@ static void a_fast_and_long_link_is_filled(void **state)
     }
 }
 
-static void little_waits_before_a_slow_link(void **state)
+TEST(little_waits_before_a_slow_link)
 {
-    (void)state;
     enum { MOST = 16, BYTES = 4 * 1000 * 1000 };
     for (int count = 1; count <= MOST; count *= 4) {
         flow_run runs[MOST] = {0};
@@ -108,9 +106,8 @@ static void little_waits_before_a_slow_link(void **state)
     }
 }
 
-static void a_slower_link_gets_less_and_a_longer_one_more(void **state)
+TEST(a_slower_link_gets_less_and_a_longer_one_more)
 {
-    (void)state;
     enum { BYTES = 100 * 1000 * 1000 };
     flow_run run = {0};
     link_model link = {.rate = GIGABIT, .way_s = 0.02};
@@ -129,9 +126,8 @@ static void a_slower_link_gets_less_and_a_longer_one_more(void **state)
     assert_true(window_flow_limit(&run.flow) > 2 * before);
 }
 
-static void a_stopped_rank_holds_up_no_other(void **state)
+TEST(a_stopped_rank_holds_up_no_other)
 {
-    (void)state;
     enum { BYTES = 100 * 1000 * 1000 };
     flow_run runs[2] = {0};
     link_model link = {.rate = GIGABIT, .way_s = 0.05};
@@ -151,9 +147,8 @@ static void a_stopped_rank_holds_up_no_other(void **state)
     assert_true(!runs[1].flow.silent && link.all.in_flight == runs[1].flow.in_flight && link.all.in_flight < in_flight);
 }
 
-static void the_limit_has_bounds(void **state)
+TEST(the_limit_has_bounds)
 {
-    (void)state;
     window_flow flow = {0}, all = {0};
     window_piece piece;
     assert_int_equal(window_flow_limit(&flow), WINDOW_FLOW_LEAST);
@@ -179,16 +174,4 @@ static void the_limit_has_bounds(void **state)
     window_flow_asked(&other, &all, &piece, window_flow_next(&other, &all, SIZE_MAX), 0);
     assert_int_equal(other.in_flight, WINDOW_FLOW_LEAST);
     assert_int_equal(window_flow_next(&other, &all, SIZE_MAX), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fast_and_long_link_is_filled),
-        cmocka_unit_test(little_waits_before_a_slow_link),
-        cmocka_unit_test(a_slower_link_gets_less_and_a_longer_one_more),
-        cmocka_unit_test(a_stopped_rank_holds_up_no_other),
-        cmocka_unit_test(the_limit_has_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static int gets_of_all(void)
  * One get from each rank that it said it would read, itself aside, and none from others: connections are dear among
  * many ranks.
  */
-static void only_sources_are_read_at_the_start(void **state)
+TEST(only_sources_are_read_at_the_start)
 {
-    (void)state;
     cod_window *window = NULL;
     const int rank = cod_comm_rank(job), size = cod_comm_size(job), next = (rank + 1) % size;
     const int sources[] = {rank, next};
@@ -52,8 +51,4 @@ static void only_sources_are_read_at_the_start(void **state)
     check_ok(cod_window_destroy(window));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_sources_are_read_at_the_start)};
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

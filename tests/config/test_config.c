@@ -138,9 +138,8 @@ static cod_status load(sample *s, const char *text, const char *const *overrides
     return status;
 }
 
-static void values_come_from_defaults_file_and_overrides(void **state)
+TEST(values_come_from_defaults_file_and_overrides)
 {
-    (void)state;
     sample s;
     cod_config *config = NULL;
     const char *overrides[] = {"train.steps=7", "train.sizes=[1, 2, 3]", "name=it's #1: good", "train.steps=9",
@@ -162,9 +161,8 @@ static void values_come_from_defaults_file_and_overrides(void **state)
     cod_config_destroy(config);
 }
 
-static void each_mistake_says_where_and_what_would_be_right(void **state)
+TEST(each_mistake_says_where_and_what_would_be_right)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -213,9 +211,8 @@ static void each_mistake_says_where_and_what_would_be_right(void **state)
     }
 }
 
-static void overrides_are_cited(void **state)
+TEST(overrides_are_cited)
 {
-    (void)state;
     static const struct {
         const char *argument, *message;
     } cases[] = {
@@ -237,9 +234,8 @@ static void overrides_are_cited(void **state)
     }
 }
 
-static void all_problems_come_at_once_in_order(void **state)
+TEST(all_problems_come_at_once_in_order)
 {
-    (void)state;
     sample s;
     cod_config *config = NULL;
     const char *override = "train.rate=2";
@@ -259,9 +255,8 @@ static void all_problems_come_at_once_in_order(void **state)
     assert_null(strstr(cod_error_message(), "a.yaml:21:1"));
 }
 
-static void the_caller_adds_problems_of_his_own(void **state)
+TEST(the_caller_adds_problems_of_his_own)
 {
-    (void)state;
     sample s;
     sample_init(&s);
     cod_config *config = NULL;
@@ -276,9 +271,8 @@ static void the_caller_adds_problems_of_his_own(void **state)
     cod_config_destroy(config);
 }
 
-static void anchors_aliases_and_merge_keys_work(void **state)
+TEST(anchors_aliases_and_merge_keys_work)
 {
-    (void)state;
     sample s;
     cod_config *config = NULL;
     const char *override = "train.steps=8";
@@ -292,9 +286,8 @@ static void anchors_aliases_and_merge_keys_work(void **state)
     cod_config_destroy(config);
 }
 
-static void hostile_files_end_soon(void **state)
+TEST(hostile_files_end_soon)
 {
-    (void)state;
     sample s;
     cod_config *config = NULL;
     char text[4096] = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
@@ -317,9 +310,8 @@ static void hostile_files_end_soon(void **state)
     free(deep);
 }
 
-static void groups_are_read_raw_and_vary_the_base(void **state)
+TEST(groups_are_read_raw_and_vary_the_base)
 {
-    (void)state;
     sample s;
     cod_config *config = NULL;
     const char *override = "cluster.groups.0.ranks=3";
@@ -354,9 +346,8 @@ static void groups_are_read_raw_and_vary_the_base(void **state)
     cod_config_destroy(config);
 }
 
-static void resolved_text_loads_to_equal_values(void **state)
+TEST(resolved_text_loads_to_equal_values)
 {
-    (void)state;
     sample s, again;
     cod_config *config = NULL, *second = NULL;
     const char *overrides[] = {"name=null # \"x\"\\", "train.rate=0.1",
@@ -385,9 +376,8 @@ static void resolved_text_loads_to_equal_values(void **state)
     cod_config_destroy(config);
 }
 
-static void the_text_null_survives(void **state)
+TEST(the_text_null_survives)
 {
-    (void)state;
     sample s, again;
     cod_config *config = NULL, *second = NULL;
     char *text = NULL;
@@ -404,9 +394,8 @@ static void the_text_null_survives(void **state)
     cod_config_destroy(config);
 }
 
-static void documents_name_every_option(void **state)
+TEST(documents_name_every_option)
 {
-    (void)state;
     sample s;
     sample_init(&s);
     static const char *const verbs[] = {"run", "walk", NULL};
@@ -430,9 +419,8 @@ static void documents_name_every_option(void **state)
     free(text);
 }
 
-static void files_are_read_and_missing_ones_named(void **state)
+TEST(files_are_read_and_missing_ones_named)
 {
-    (void)state;
     sample s;
     sample_init(&s);
     cod_config *config = NULL;
@@ -455,9 +443,8 @@ static void files_are_read_and_missing_ones_named(void **state)
 }
 
 /** Whatever the bytes, loading ends, with values or a message; the sanitizers watch. */
-static void mangled_files_are_survived(void **state)
+TEST(mangled_files_are_survived)
 {
-    (void)state;
     static const char seed_text[] =
         "seed: &n 7\nname: \"a b\"\ntrain:\n  <<: {steps: 5}\n  sizes: [1, 2]\n  roots:\n  - a\n  - 'b'\n"
         "model: {name: mlp, hidden: 3}\ncluster:\n  groups:\n  - {ranks: *n}\n";
@@ -478,24 +465,4 @@ static void mangled_files_are_survived(void **state)
         assert_true(status == COD_OK || status == COD_ERR_ARGUMENT);
         cod_config_destroy(config);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_come_from_defaults_file_and_overrides),
-        cmocka_unit_test(each_mistake_says_where_and_what_would_be_right),
-        cmocka_unit_test(overrides_are_cited),
-        cmocka_unit_test(all_problems_come_at_once_in_order),
-        cmocka_unit_test(the_caller_adds_problems_of_his_own),
-        cmocka_unit_test(anchors_aliases_and_merge_keys_work),
-        cmocka_unit_test(hostile_files_end_soon),
-        cmocka_unit_test(groups_are_read_raw_and_vary_the_base),
-        cmocka_unit_test(resolved_text_loads_to_equal_values),
-        cmocka_unit_test(the_text_null_survives),
-        cmocka_unit_test(documents_name_every_option),
-        cmocka_unit_test(files_are_read_and_missing_ones_named),
-        cmocka_unit_test(mangled_files_are_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 #include <stdio.h>
 
-static void another_version_is_refused_by_name(void **state)
+TEST(another_version_is_refused_by_name)
 {
-    (void)state;
     const cod_backend old = {.version = COD_BACKEND_VERSION - 1, .name = "vintage"};
     char text[96];
     snprintf(text, sizeof text, "backend 'vintage' was compiled for version %d of the backend interface", old.version);
@@ -16,9 +15,8 @@ static void another_version_is_refused_by_name(void **state)
     assert_null(cod_backend_name_at(0));
 }
 
-static void a_name_is_registered_once(void **state)
+TEST(a_name_is_registered_once)
 {
-    (void)state;
     static const cod_backend first = {.version = COD_BACKEND_VERSION, .name = "one"};
     static const cod_backend second = {.version = COD_BACKEND_VERSION, .name = "one"};
     assert_ok(cod_backend_register(&first));
@@ -28,9 +26,8 @@ static void a_name_is_registered_once(void **state)
     assert_null(cod_backend_name_at(1));
 }
 
-static void a_ninth_backend_is_refused(void **state)
+TEST(a_ninth_backend_is_refused)
 {
-    (void)state;
     static char names[8][32];
     static cod_backend backends[8];
     for (int i = 0; i < 8; i++) {
@@ -44,9 +41,8 @@ static void a_ninth_backend_is_refused(void **state)
     }
 }
 
-static void without_queues_everything_is_done_at_once(void **state)
+TEST(without_queues_everything_is_done_at_once)
 {
-    (void)state;
     const cod_backend plain = {.version = COD_BACKEND_VERSION, .name = "plain"};
     cod_queue *queue = (cod_queue *)1;
     cod_event *event = (cod_event *)1;
@@ -65,9 +61,8 @@ static void without_queues_everything_is_done_at_once(void **state)
     cod_queue_destroy(&plain, queue);
 }
 
-static void copies_stay_in_their_buffers(void **state)
+TEST(copies_stay_in_their_buffers)
 {
-    (void)state;
     const cod_buffer small = {.bytes = 8}, large = {.bytes = 64};
     assert_ok(cod_copy_check(&small, 0, &large, 56, 8));
     assert_ok(cod_copy_check(&small, 8, &large, 64, 0));
@@ -80,16 +75,4 @@ static void copies_stay_in_their_buffers(void **state)
     assert_ok(cod_copy_check(&large, 32, &large, 0, 32));
     assert_fails(COD_ERR_ARGUMENT, "overlap", cod_copy_check(&large, 0, &large, 31, 32));
     assert_fails(COD_ERR_ARGUMENT, "overlap", cod_copy_check(&large, 31, &large, 0, 32));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_version_is_refused_by_name),
-        cmocka_unit_test(a_name_is_registered_once),
-        cmocka_unit_test(a_ninth_backend_is_refused),
-        cmocka_unit_test(without_queues_everything_is_done_at_once),
-        cmocka_unit_test(copies_stay_in_their_buffers),
-    };
-    return cmocka_run_group_tests_name("backend", tests, NULL, NULL);
 }

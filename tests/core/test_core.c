@@ -15,9 +15,8 @@
 #include <string.h>
 
 /** Known answers published with Random123 (kat_vectors, philox4x32 10). */
-static void philox_gives_the_published_numbers(void **state)
+TEST(philox_gives_the_published_numbers)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], expected[4];
     } cases[] = {
@@ -34,9 +33,8 @@ static void philox_gives_the_published_numbers(void **state)
     }
 }
 
-static void streams_replay_and_differ(void **state)
+TEST(streams_replay_and_differ)
 {
-    (void)state;
     cod_rng a = cod_rng_open(7, 1, 2, 3, COD_RNG_CROP, 4), b = cod_rng_open(7, 1, 2, 3, COD_RNG_CROP, 4);
     cod_rng other = cod_rng_open(7, 1, 2, 4, COD_RNG_CROP, 4);
     int equal = 0;
@@ -48,9 +46,8 @@ static void streams_replay_and_differ(void **state)
     assert_true(equal < 3);
 }
 
-static void filling_gives_the_numbers_of_single_calls(void **state)
+TEST(filling_gives_the_numbers_of_single_calls)
 {
-    (void)state;
     enum { MOST = 400 };
     uint32_t filled[MOST];
     cod_rng a = cod_rng_open(7, 1, 2, 3, COD_RNG_TEST, 4), b = a;
@@ -62,9 +59,8 @@ static void filling_gives_the_numbers_of_single_calls(void **state)
     assert_int_equal(cod_rng_u32(&a), cod_rng_u32(&b));
 }
 
-static void distributions_have_their_moments(void **state)
+TEST(distributions_have_their_moments)
 {
-    (void)state;
     cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_TEST, 0);
     enum { COUNT = 100000 };
     double sum = 0, squares = 0, uniform = 0;
@@ -84,9 +80,8 @@ static void distributions_have_their_moments(void **state)
         assert_true(fabs(counts[i] - COUNT / 7.0) < 5 * sqrt(COUNT / 7.0));
 }
 
-static void permutation_holds_every_index_once(void **state)
+TEST(permutation_holds_every_index_once)
 {
-    (void)state;
     cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_SHUFFLE, 0);
     uint32_t order[100];
     bool seen[100] = {false};
@@ -97,9 +92,8 @@ static void permutation_holds_every_index_once(void **state)
     }
 }
 
-static void bf16_rounds_to_even_and_keeps_nan(void **state)
+TEST(bf16_rounds_to_even_and_keeps_nan)
 {
-    (void)state;
     assert_int_equal(cod_bf16_from_f32(1.0f), 0x3F80);
     assert_int_equal(cod_bf16_from_f32(1.00390625f), 0x3F80); /* halfway, even below */
     assert_int_equal(cod_bf16_from_f32(1.01171875f), 0x3F82); /* halfway, even above */
@@ -108,9 +102,8 @@ static void bf16_rounds_to_even_and_keeps_nan(void **state)
     assert_true(cod_f32_from_bf16(cod_bf16_from_f32(-2.5f)) == -2.5f);
 }
 
-static void arena_keeps_pointers_and_alignment(void **state)
+TEST(arena_keeps_pointers_and_alignment)
 {
-    (void)state;
     cod_arena arena = {0};
     char *first = cod_arena_strdup(&arena, "first");
     for (int i = 0; i < 1000; i++) {
@@ -122,9 +115,8 @@ static void arena_keeps_pointers_and_alignment(void **state)
     cod_arena_clear(&arena);
 }
 
-static void blocks_of_integers_round_to_their_scale_and_keep_nan(void **state)
+TEST(blocks_of_integers_round_to_their_scale_and_keep_nan)
 {
-    (void)state;
     enum { COUNT = 700, BAD = 300 }; /* the second of three blocks */
     float values[COUNT], decoded[COUNT];
     unsigned char coded[2 * COUNT];
@@ -151,9 +143,8 @@ static void blocks_of_integers_round_to_their_scale_and_keep_nan(void **state)
     }
 }
 
-static void large_allocations_are_zero_and_start_a_huge_page(void **state)
+TEST(large_allocations_are_zero_and_start_a_huge_page)
 {
-    (void)state;
     enum { HUGE_PAGE = 2 << 20, BYTES = 2 * HUGE_PAGE + 1 };
     void *memory = NULL;
     assert_ok(cod_aligned_alloc(&memory, BYTES));
@@ -163,9 +154,8 @@ static void large_allocations_are_zero_and_start_a_huge_page(void **state)
     cod_aligned_free(memory);
 }
 
-static void an_impossible_allocation_fails_with_a_reason(void **state)
+TEST(an_impossible_allocation_fails_with_a_reason)
 {
-    (void)state;
     void *memory = NULL;
     assert_fails(COD_ERR_MEMORY, "too large", cod_aligned_alloc(&memory, SIZE_MAX));
 }
@@ -196,9 +186,8 @@ static const cod_option sample_table_options[] = {
 };
 static const cod_option_table sample_table = {"sample", "a sample", sample_table_options, 9, sizeof(sample_options)};
 
-static void options_default_format_and_read_back(void **state)
+TEST(options_default_format_and_read_back)
 {
-    (void)state;
     cod_arena arena = {0};
     sample_options options;
     assert_ok(cod_options_set_defaults(&sample_table, &options, &arena));
@@ -230,9 +219,8 @@ static void options_default_format_and_read_back(void **state)
     cod_arena_clear(&arena);
 }
 
-static void options_refuse_what_does_not_fit(void **state)
+TEST(options_refuse_what_does_not_fit)
 {
-    (void)state;
     cod_arena arena = {0};
     sample_options options;
     assert_ok(cod_options_set_defaults(&sample_table, &options, &arena));
@@ -253,18 +241,16 @@ static void options_refuse_what_does_not_fit(void **state)
     cod_arena_clear(&arena);
 }
 
-static void suggestions_are_near_or_absent(void **state)
+TEST(suggestions_are_near_or_absent)
 {
-    (void)state;
     const char *const keys[] = {"burn_in", "period", "weight"};
     assert_string_equal(cod_suggest("burnin", keys, 3), "burn_in");
     assert_string_equal(cod_suggest("peroid", keys, 3), "period");
     assert_null(cod_suggest("temperature", keys, 3));
 }
 
-static void failures_carry_reason_place_and_context(void **state)
+TEST(failures_carry_reason_place_and_context)
 {
-    (void)state;
     assert_int_equal(cod_fail(COD_ERR_IO, "cannot read '%s'", "x"), COD_ERR_IO);
     assert_string_equal(cod_error_message(), "cannot read 'x'");
     cod_test_assert_contains(cod_error_place(), "test_core.c");
@@ -272,9 +258,8 @@ static void failures_carry_reason_place_and_context(void **state)
     assert_string_equal(cod_error_message(), "demo.yaml: cannot read 'x'");
 }
 
-static void ops_with_wrong_shapes_are_refused(void **state)
+TEST(ops_with_wrong_shapes_are_refused)
 {
-    (void)state;
     cod_buffer buffer = {.host = NULL, .bytes = 1 << 20};
     cod_op op = {.kind = COD_OP_CONV2D, .name = "head", .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1}};
     op.inputs[0] = cod_view_dense(&buffer, 0, COD_F32, (cod_shape){1, 8, 9, 3});
@@ -291,9 +276,8 @@ static void ops_with_wrong_shapes_are_refused(void **state)
 
 /** One by one and by vectors alike, at any place; each value's bits and place count. */
 /** A kind that was added to the enumeration, but not to the table of traits, has no name. */
-static void every_kind_of_op_has_traits(void **state)
+TEST(every_kind_of_op_has_traits)
 {
-    (void)state;
     for (int kind = 0; kind < COD_OP_KIND_COUNT; kind++) {
         const cod_op_traits *traits = cod_op_traits_of((cod_op_kind)kind);
         assert_non_null(traits->name);
@@ -303,9 +287,8 @@ static void every_kind_of_op_has_traits(void **state)
     }
 }
 
-static void a_fingerprint_is_the_sum_of_its_pairs(void **state)
+TEST(a_fingerprint_is_the_sum_of_its_pairs)
 {
-    (void)state;
     enum { MOST = 41 };
     float values[MOST + 1];
     for (int i = 0; i <= MOST; i++)
@@ -337,16 +320,14 @@ static void a_fingerprint_is_the_sum_of_its_pairs(void **state)
     }
 }
 
-static void hash_is_xxh3(void **state)
+TEST(hash_is_xxh3)
 {
-    (void)state;
     assert_int_equal(cod_hash("", 0, 0), 0x2D06800538D394C2u);
     assert_true(cod_hash("abc", 3, 0) != cod_hash("abc", 3, 1));
 }
 
-static void the_median_is_the_middle_value(void **state)
+TEST(the_median_is_the_middle_value)
 {
-    (void)state;
     double odd[] = {3, -1, 2}, even[] = {4, 1, 3, 2}, one[] = {5};
     assert_true(cod_median(odd, 3) == 2);
     assert_true(cod_median(even, 4) == 3);
@@ -354,9 +335,8 @@ static void the_median_is_the_middle_value(void **state)
     assert_true(isnan(cod_median(one, 0)));
 }
 
-static void whole_numbers_are_told_from_what_may_be_anything(void **state)
+TEST(whole_numbers_are_told_from_what_may_be_anything)
 {
-    (void)state;
     static const double wrong[] = {-1, 0.5, 1e300, -1e300, 0x1p53 + 2, INFINITY, -INFINITY, NAN},
                         right[] = {0, -0.0, 7, 0x1p53};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
@@ -368,31 +348,4 @@ static void whole_numbers_are_told_from_what_may_be_anything(void **state)
     /* The text of 2^53 + 1 reads as 2^53, a whole number, and no larger one. */
     assert_true(strtod("9007199254740993", NULL) == COD_WHOLE_MOST);
     assert_true(cod_is_whole(-1, -1, 0) && !cod_is_whole(3, 0, 2));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_published_numbers),
-        cmocka_unit_test(streams_replay_and_differ),
-        cmocka_unit_test(filling_gives_the_numbers_of_single_calls),
-        cmocka_unit_test(distributions_have_their_moments),
-        cmocka_unit_test(permutation_holds_every_index_once),
-        cmocka_unit_test(bf16_rounds_to_even_and_keeps_nan),
-        cmocka_unit_test(blocks_of_integers_round_to_their_scale_and_keep_nan),
-        cmocka_unit_test(arena_keeps_pointers_and_alignment),
-        cmocka_unit_test(large_allocations_are_zero_and_start_a_huge_page),
-        cmocka_unit_test(an_impossible_allocation_fails_with_a_reason),
-        cmocka_unit_test(options_default_format_and_read_back),
-        cmocka_unit_test(options_refuse_what_does_not_fit),
-        cmocka_unit_test(suggestions_are_near_or_absent),
-        cmocka_unit_test(failures_carry_reason_place_and_context),
-        cmocka_unit_test(ops_with_wrong_shapes_are_refused),
-        cmocka_unit_test(every_kind_of_op_has_traits),
-        cmocka_unit_test(hash_is_xxh3),
-        cmocka_unit_test(a_fingerprint_is_the_sum_of_its_pairs),
-        cmocka_unit_test(the_median_is_the_middle_value),
-        cmocka_unit_test(whole_numbers_are_told_from_what_may_be_anything),
-    };
-    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
 }

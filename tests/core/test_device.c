@@ -80,9 +80,8 @@ static cod_device_choice choice_of(cod_device_kind device)
     return (cod_device_choice){.device = device, .backend = COD_BACKEND_AUTO, .setting = "cluster.device"};
 }
 
-static void a_build_without_cuda_says_so(void **state)
+TEST(a_build_without_cuda_says_so)
 {
-    (void)state;
     const cod_device_choice automatic = choice_of(COD_DEVICE_AUTO), cuda = choice_of(COD_DEVICE_CUDA);
     assert_ok(cod_backend_register(&cpu));
     takes(&automatic, "cpu", "cpu (this build has no CUDA)");
@@ -92,18 +91,16 @@ static void a_build_without_cuda_says_so(void **state)
     assert_ok(cod_backend_register(&gpu));
 }
 
-static void auto_takes_a_gpu_that_opens(void **state)
+TEST(auto_takes_a_gpu_that_opens)
 {
-    (void)state;
     const cod_device_choice automatic = choice_of(COD_DEVICE_AUTO), cuda = choice_of(COD_DEVICE_CUDA);
     gpu_says = "";
     takes(&automatic, "cuda", "cuda (GPU 0: one of the test)");
     takes(&cuda, "cuda", "cuda (GPU 0: one of the test)");
 }
 
-static void auto_falls_back_and_cuda_does_not(void **state)
+TEST(auto_falls_back_and_cuda_does_not)
 {
-    (void)state;
     const cod_device_choice automatic = choice_of(COD_DEVICE_AUTO), cuda = choice_of(COD_DEVICE_CUDA);
     gpu_says = "there is no driver";
     takes(&automatic, "cpu", "cpu (there is no driver)");
@@ -116,9 +113,8 @@ static void auto_falls_back_and_cuda_does_not(void **state)
     gpu_says = "";
 }
 
-static void the_processor_leaves_the_gpu_alone(void **state)
+TEST(the_processor_leaves_the_gpu_alone)
 {
-    (void)state;
     cod_device_choice choice = choice_of(COD_DEVICE_CPU);
     takes(&choice, "cpu", "");
     assert_true(cod_device_is_cpu(&choice));
@@ -129,9 +125,8 @@ static void the_processor_leaves_the_gpu_alone(void **state)
     takes(&choice, "cpu", "cpu (weights move in the host's memory)");
 }
 
-static void a_backend_by_name_decides_alone(void **state)
+TEST(a_backend_by_name_decides_alone)
 {
-    (void)state;
     cod_device_choice choice = choice_of(COD_DEVICE_CUDA);
     choice.backend = "other";
     takes(&choice, "other", "");
@@ -142,14 +137,4 @@ static void a_backend_by_name_decides_alone(void **state)
     assert_false(cod_device_is_cpu(&choice));
     choice.backend = "none";
     assert_fails(COD_ERR_ARGUMENT, "there is no backend 'none' in this build; it has cpu, other, cuda", fails(&choice));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_build_without_cuda_says_so),      cmocka_unit_test(auto_takes_a_gpu_that_opens),
-        cmocka_unit_test(auto_falls_back_and_cuda_does_not), cmocka_unit_test(the_processor_leaves_the_gpu_alone),
-        cmocka_unit_test(a_backend_by_name_decides_alone),
-    };
-    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
 }

@@ -60,9 +60,8 @@ static void check(const cod_op *ops, size_t count, size_t expected)
         assert_ok(cod_op_check(&ops[i]));
 }
 
-static void halves_beside_a_convolution_are_a_sequence(void **state)
+TEST(halves_beside_a_convolution_are_a_sequence)
 {
-    (void)state;
     void (*const makers[])(cod_op ops[OPS]) = {forward, backward};
     for (size_t m = 0; m < 2; m++) {
         cod_op ops[OPS], others[OPS];
@@ -85,9 +84,8 @@ static void halves_beside_a_convolution_are_a_sequence(void **state)
     assert_int_equal(cod_fused_sequence(NULL, 0).count, 0);
 }
 
-static void ops_that_do_not_hand_on_are_none(void **state)
+TEST(ops_that_do_not_hand_on_are_none)
 {
-    (void)state;
     cod_op ops[OPS];
     forward(ops);
     ops[PRODUCT].inputs[0] = at(7, picture); /* reads another tensor */
@@ -105,9 +103,8 @@ static void ops_that_do_not_hand_on_are_none(void **state)
 }
 
 /** What a later op writes may not be what an earlier one still reads, nor the other way round but as the same view. */
-static void ops_that_touch_each_others_tensors_are_none(void **state)
+TEST(ops_that_touch_each_others_tensors_are_none)
 {
-    (void)state;
     cod_op ops[OPS];
     backward(ops);
     ops[PRODUCT].outputs[0] = ops[REDUCE].inputs[1] = at(1, picture); /* g, which neighbouring pixels still need */
@@ -136,9 +133,8 @@ static void ops_that_touch_each_others_tensors_are_none(void **state)
     check(ops, 3, 2);
 }
 
-static void g_may_be_dy(void **state)
+TEST(g_may_be_dy)
 {
-    (void)state;
     cod_op ops[OPS];
     backward(ops);
     ops[REDUCE].outputs[0] = ops[REDUCE].inputs[1];
@@ -157,9 +153,8 @@ static cod_op activation(void)
                     .outputs = {at(3, picture)}};
 }
 
-static void an_activation_joins_a_convolution_alone(void **state)
+TEST(an_activation_joins_a_convolution_alone)
 {
-    (void)state;
     cod_op ops[OPS];
     forward(ops);
     ops[REDUCE] = activation();
@@ -179,9 +174,8 @@ static void an_activation_joins_a_convolution_alone(void **state)
     check(ops, 3, 2); /* nothing joins behind it */
 }
 
-static void an_activations_gradient_joins_in_place(void **state)
+TEST(an_activations_gradient_joins_in_place)
 {
-    (void)state;
     cod_op ops[OPS];
     backward(ops);
     ops[REDUCE] = (cod_op){.kind = COD_OP_ACTIVATION_BACKWARD,
@@ -218,9 +212,8 @@ static void gradients(cod_op ops[3])
     }
 }
 
-static void equal_gradients_of_weights_are_a_sequence(void **state)
+TEST(equal_gradients_of_weights_are_a_sequence)
 {
-    (void)state;
     cod_op ops[3];
     gradients(ops);
     check(ops, 3, 3);
@@ -232,9 +225,8 @@ static void equal_gradients_of_weights_are_a_sequence(void **state)
     check(ops, 3, 3);
 }
 
-static void unequal_gradients_of_weights_are_none(void **state)
+TEST(unequal_gradients_of_weights_are_none)
 {
-    (void)state;
     cod_op ops[3];
     for (int which = 0; which < 7; which++) {
         gradients(ops);
@@ -257,9 +249,8 @@ static void unequal_gradients_of_weights_are_none(void **state)
     }
 }
 
-static void views_overlap_where_they_share_bytes(void **state)
+TEST(views_overlap_where_they_share_bytes)
 {
-    (void)state;
     const cod_view whole = at(1, picture), absent = {.buffer = NULL};
     cod_view left = whole, right = whole, other = whole;
     cod_buffer elsewhere = buffer;
@@ -287,9 +278,8 @@ static void views_overlap_where_they_share_bytes(void **state)
     assert_true(cod_views_overlap(&whole, &other));
 }
 
-static void halves_of_wrong_shapes_are_refused(void **state)
+TEST(halves_of_wrong_shapes_are_refused)
 {
-    (void)state;
     cod_op ops[OPS];
     forward(ops);
     ops[APPLY].inputs[3].shape.c = 7;
@@ -306,21 +296,4 @@ static void halves_of_wrong_shapes_are_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "norm_backward_reduce '': shapes do not fit", cod_op_check(&ops[REDUCE]));
     ops[APPLY].inputs[5] = (cod_view){.buffer = NULL};
     assert_fails(COD_ERR_ARGUMENT, "norm_backward_apply '': shapes do not fit", cod_op_check(&ops[APPLY]));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves_beside_a_convolution_are_a_sequence),
-        cmocka_unit_test(ops_that_do_not_hand_on_are_none),
-        cmocka_unit_test(ops_that_touch_each_others_tensors_are_none),
-        cmocka_unit_test(g_may_be_dy),
-        cmocka_unit_test(an_activation_joins_a_convolution_alone),
-        cmocka_unit_test(an_activations_gradient_joins_in_place),
-        cmocka_unit_test(equal_gradients_of_weights_are_a_sequence),
-        cmocka_unit_test(unequal_gradients_of_weights_are_none),
-        cmocka_unit_test(views_overlap_where_they_share_bytes),
-        cmocka_unit_test(halves_of_wrong_shapes_are_refused),
-    };
-    return cmocka_run_group_tests_name("fused", tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@ static void assert_set(const cod_processors *set, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void lists_are_read_and_written(void **state)
+TEST(lists_are_read_and_written)
 {
-    (void)state;
     static const char *const lists[] = {"0", "0-1", "0,2", "0-3,8", "5-6,63-64,127,8191"};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const cod_processors set = set_of(lists[i]);
@@ -40,9 +39,8 @@ static void lists_are_read_and_written(void **state)
         assert_false(cod_processors_parse(bad[i], &set));
 }
 
-static void a_list_that_does_not_fit_is_cut(void **state)
+TEST(a_list_that_does_not_fit_is_cut)
 {
-    (void)state;
     char text[12];
     cod_processors set = {0};
     for (int i = 0; i < 100; i += 2)
@@ -86,9 +84,8 @@ static void assert_part(const char *folder, const char *whole, int part, int par
     assert_set(&out, expected);
 }
 
-static void parts_are_whole_cores_of_one_package(void **state)
+TEST_IN_FOLDER(parts_are_whole_cores_of_one_package)
 {
-    (void)state;
     const char *folder = make_topology();
     const cod_processors all = set_of("0-15"), one = set_of("0,8");
     assert_int_equal(cod_processors_cores(&all, folder), 8);
@@ -108,9 +105,8 @@ static void parts_are_whole_cores_of_one_package(void **state)
     assert_set(&out, "0,8");
 }
 
-static void parts_never_overlap_and_leave_nothing(void **state)
+TEST_IN_FOLDER(parts_never_overlap_and_leave_nothing)
 {
-    (void)state;
     const char *folder = make_topology();
     const cod_processors all = set_of("0-15");
     for (int parts = 1; parts <= 16; parts++) {
@@ -127,9 +123,8 @@ static void parts_never_overlap_and_leave_nothing(void **state)
     }
 }
 
-static void a_thread_stays_where_it_is_bound(void **state)
+TEST(a_thread_stays_where_it_is_bound)
 {
-    (void)state;
     const cod_processors before = cod_processors_allowed();
     cod_processors first, after;
     const int count = cod_processors_count(&before);
@@ -143,18 +138,4 @@ static void a_thread_stays_where_it_is_bound(void **state)
     assert_ok(cod_processors_bind(&before));
     const cod_processors nowhere = {0};
     assert_fails(COD_ERR_IO, "cannot stay on", cod_processors_bind(&nowhere));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read_and_written),
-        cmocka_unit_test(a_list_that_does_not_fit_is_cut),
-        cmocka_unit_test_setup_teardown(parts_are_whole_cores_of_one_package, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test_setup_teardown(parts_never_overlap_and_leave_nothing, cod_test_folder_make,
-                                        cod_test_folder_remove),
-        cmocka_unit_test(a_thread_stays_where_it_is_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

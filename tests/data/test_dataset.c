@@ -32,9 +32,8 @@ static cod_dataset *open_ok(const cod_data_options *options, const cod_dataset_p
     return dataset;
 }
 
-static void files_are_found_in_order(void **state)
+TEST(files_are_found_in_order)
 {
-    (void)state;
     static const char *const made[] = {"find/b.png",       "find/a/z.JPEG",   "find/a/b/c.jpg",     "find/B.PNG",
                                        "find/.hidden.png", "find/.git/x.png", "find/text.txt",      "find/a.webp",
                                        "find/noending",    "find/png",        "find/a/archive.tgz", "find/a-b.tiff"};
@@ -67,9 +66,8 @@ static void count_lines(void *context, cod_log_level level, const char *line)
     *(int *)context += strstr(line, "are left out") != NULL;
 }
 
-static void results_and_thumbnails_are_no_input(void **state)
+TEST(results_and_thumbnails_are_no_input)
 {
-    (void)state;
     static const char *const made[] = {
         "in/a.jfif",       "in/b.jpe",           "in/out/a.png",         "in/@eaDir/a.jpg",
         "in/.cache/a.png", "in/run/config.yaml", "in/run/checkpoints/x", "in/run/samples/a.png",
@@ -88,9 +86,8 @@ static void results_and_thumbnails_are_no_input(void **state)
     cod_files_clear(&files);
 }
 
-static void options_that_disagree_are_refused(void **state)
+TEST(options_that_disagree_are_refused)
 {
-    (void)state;
     cod_data_options options = options_of("");
     assert_fails(COD_ERR_ARGUMENT, "path: name at least one", cod_data_options_check(&options));
     options = options_of("a,b");
@@ -114,9 +111,8 @@ static void options_that_disagree_are_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "val_count: 32 leaves none", cod_data_options_check(&options));
 }
 
-static void pictures_come_with_their_bicubic_halves(void **state)
+TEST(pictures_come_with_their_bicubic_halves)
 {
-    (void)state;
     const cod_data_options cached = options_of(make_pictures("plain", 7, 10));
     cod_data_options uncached = cached;
     set_option(&uncached, "cache_mb", "0");
@@ -154,9 +150,8 @@ static void pictures_come_with_their_bicubic_halves(void **state)
     cod_dataset_close(NULL);
 }
 
-static void sides_are_cut_to_multiples_of_the_scale(void **state)
+TEST(sides_are_cut_to_multiples_of_the_scale)
 {
-    (void)state;
     write_picture(below("odd/a.png"), 103, 101, 1, 5);
     cod_data_options options = options_of(below("odd"));
     set_option(&options, "val_fraction", "0");
@@ -169,9 +164,8 @@ static void sides_are_cut_to_multiples_of_the_scale(void **state)
     cod_dataset_close(dataset);
 }
 
-static void what_cannot_be_used_is_counted_and_named(void **state)
+TEST(what_cannot_be_used_is_counted_and_named)
 {
-    (void)state;
     make_pictures("mixed", 5, 0);
     write_picture(below("mixed/small.png"), 95, 200, 1, 0);
     write_picture(below("mixed/tiny.png"), 3, 3, 1, 0);
@@ -208,9 +202,8 @@ static void what_cannot_be_used_is_counted_and_named(void **state)
     assert_int_equal(logged("left out"), 0);
 }
 
-static void a_folder_that_gives_nothing_is_an_error(void **state)
+TEST(a_folder_that_gives_nothing_is_an_error)
 {
-    (void)state;
     cod_dataset *dataset;
     write_bytes(below("bad/a.png"), "no picture", 10);
     write_bytes(below("bad/b.jpg"), "no picture", 10);
@@ -253,9 +246,8 @@ static void count_blues(const cod_dataset *dataset, cod_split split, int counts[
     }
 }
 
-static void held_out_pictures_are_spread_and_fixed(void **state)
+TEST(held_out_pictures_are_spread_and_fixed)
 {
-    (void)state;
     cod_data_options options = options_of(make_pictures("spread", 20, 0));
     set_option(&options, "val_count", "4");
     for (uint64_t seed = 0; seed < 3; seed++) {
@@ -278,9 +270,8 @@ static void held_out_pictures_are_spread_and_fixed(void **state)
     }
 }
 
-static void groups_hold_equal_parts_that_do_not_overlap(void **state)
+TEST(groups_hold_equal_parts_that_do_not_overlap)
 {
-    (void)state;
     char paths[512];
     snprintf(paths, sizeof paths, "%s,%s", make_pictures("part1", 7, 0), make_pictures("part2", 6, 100));
     cod_data_options options = options_of(paths);
@@ -310,9 +301,8 @@ static void groups_hold_equal_parts_that_do_not_overlap(void **state)
     assert_memory_not_equal(orders[0], orders[1], sizeof orders[0]);
 }
 
-static void pairs_match_by_name(void **state)
+TEST(pairs_match_by_name)
 {
-    (void)state;
     write_picture(below("hr/same.png"), 120, 100, 4, 1);
     write_picture(below("hr/sub/suffix.png"), 120, 100, 4, 2);
     write_picture(below("hr/up.png"), 122, 103, 4, 3); /* made with its sides rounded up */
@@ -351,9 +341,8 @@ static void pairs_match_by_name(void **state)
     cod_dataset_close(dataset);
 }
 
-static void generated_pictures_need_no_files(void **state)
+TEST(generated_pictures_need_no_files)
 {
-    (void)state;
     cod_data_options options = options_of("");
     set_option(&options, "kind", "synthetic");
     set_option(&options, "synthetic_count", "6");
@@ -380,9 +369,8 @@ static void generated_pictures_need_no_files(void **state)
     cod_dataset_close(second);
 }
 
-static void part_of_the_pictures_may_be_cached(void **state)
+TEST(part_of_the_pictures_may_be_cached)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) /* 612 kB each with its low picture */
         write_picture(below("part/%d.png", i), 480, 400, 2, i);
     cod_data_options options = options_of(below("part"));
@@ -398,9 +386,8 @@ static void part_of_the_pictures_may_be_cached(void **state)
     cod_dataset_close(dataset);
 }
 
-static void a_full_shared_memory_means_a_private_copy(void **state)
+TEST(a_full_shared_memory_means_a_private_copy)
 {
-    (void)state;
     const cod_data_options options = options_of(make_pictures("full", 4, 0));
     const struct rlimit small = {.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
     struct rlimit before;
@@ -439,9 +426,8 @@ static uint64_t hash_pixels(const cod_data_options *options)
     return hash;
 }
 
-static void processes_share_one_store(void **state)
+TEST(processes_share_one_store)
 {
-    (void)state;
     enum { PROCESSES = 6, ROUNDS = 10 };
     const cod_data_options options = options_of(make_pictures("shared", 8, 0));
     const uint64_t expected = hash_pixels(&options);
@@ -459,9 +445,8 @@ static void processes_share_one_store(void **state)
     }
 }
 
-static void the_last_user_removes_the_file(void **state)
+TEST(the_last_user_removes_the_file)
 {
-    (void)state;
     const uint64_t key = cod_hash(&(pid_t){getpid()}, sizeof(pid_t), 1);
     cod_shared_file first, second;
     assert_ok(cod_shared_file_open(&first, key));
@@ -480,9 +465,8 @@ static void the_last_user_removes_the_file(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-static void what_a_killed_process_left_is_filled_again_or_swept(void **state)
+TEST(what_a_killed_process_left_is_filled_again_or_swept)
 {
-    (void)state;
     const uint64_t key = cod_hash(&(pid_t){getpid()}, sizeof(pid_t), 2);
     for (int complete = 0; complete < 2; complete++) {
         const pid_t child = fork();
@@ -511,25 +495,4 @@ static void what_a_killed_process_left_is_filled_again_or_swept(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_found_in_order),
-        cmocka_unit_test(results_and_thumbnails_are_no_input),
-        cmocka_unit_test(options_that_disagree_are_refused),
-        cmocka_unit_test(pictures_come_with_their_bicubic_halves),
-        cmocka_unit_test(sides_are_cut_to_multiples_of_the_scale),
-        cmocka_unit_test(what_cannot_be_used_is_counted_and_named),
-        cmocka_unit_test(a_folder_that_gives_nothing_is_an_error),
-        cmocka_unit_test(held_out_pictures_are_spread_and_fixed),
-        cmocka_unit_test(groups_hold_equal_parts_that_do_not_overlap),
-        cmocka_unit_test(pairs_match_by_name),
-        cmocka_unit_test(generated_pictures_need_no_files),
-        cmocka_unit_test(part_of_the_pictures_may_be_cached),
-        cmocka_unit_test(a_full_shared_memory_means_a_private_copy),
-        cmocka_unit_test(processes_share_one_store),
-        cmocka_unit_test(the_last_user_removes_the_file),
-        cmocka_unit_test(what_a_killed_process_left_is_filled_again_or_swept),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -32,9 +32,8 @@ static cod_degrade_region whole_of(const uint8_t *bytes)
 }
 
 /** Memory that large pictures took is kept for the next ones until it is given back. */
-static void kept_memory_is_given_back(void **state)
+TEST(kept_memory_is_given_back)
 {
-    (void)state;
     static uint8_t bytes[HIGH_WIDTH * HIGH_HEIGHT * 3];
     cod_arena arena = {0};
     const cod_degrade_options options = default_options(&arena);
@@ -63,9 +62,8 @@ static void kept_memory_is_given_back(void **state)
  * With all else at rest, the result is that of the operations one by one: the last JPEG before or behind the resize and
  * sinc filter.
  */
-static void operations_have_their_order(void **state)
+TEST(operations_have_their_order)
 {
-    (void)state;
     static uint8_t bytes[HIGH_WIDTH * HIGH_HEIGHT * 3];
     uint8_t expected[2][LOW_WIDTH * LOW_HEIGHT * 3];
     cod_arena arena = {0};
@@ -113,9 +111,8 @@ static void operations_have_their_order(void **state)
 }
 
 /** Choices come as often as they should; five standard deviations. */
-static void choices_follow_their_probabilities(void **state)
+TEST(choices_follow_their_probabilities)
 {
-    (void)state;
     enum { DRAWS = 4000 };
     cod_arena arena = {0};
     const cod_degrade_options o = default_options(&arena);
@@ -158,9 +155,8 @@ static void choices_follow_their_probabilities(void **state)
     cod_arena_clear(&arena);
 }
 
-static void a_degradation_says_what_it_is(void **state)
+TEST(a_degradation_says_what_it_is)
 {
-    (void)state;
     char text[COD_DEGRADATION_TEXT_BYTES];
     cod_degradation d = {.count = 2, .sinc = true, .mode = COD_AREA, .jpeg_last = true};
     d.final = (cod_blur){.family = COD_BLUR_SINC, .side = 9, .cutoff = 1.5};
@@ -183,9 +179,8 @@ static void a_degradation_says_what_it_is(void **state)
 }
 
 /** Places give what they gave, in any order, without new memory; the smallest pictures are degraded too. */
-static void a_place_gives_the_same_again(void **state)
+TEST(a_place_gives_the_same_again)
 {
-    (void)state;
     enum { PLACES = 24, BYTES = LOW_WIDTH * LOW_HEIGHT * 3 };
     static uint8_t bytes[HIGH_WIDTH * HIGH_HEIGHT * 3], kept[PLACES][BYTES];
     cod_arena arena = {0};
@@ -243,9 +238,8 @@ static cod_loader *start(const cod_samples *samples, int threads, uint64_t step,
  * Batches are the same with any number of threads, from any step on, and in 8 bits; the true crops are those of
  * bicubic.
  */
-static void loaders_replay_degraded_crops(void **state)
+TEST(loaders_replay_degraded_crops)
 {
-    (void)state;
     enum { STEPS = 12, RESUMED = 5 };
     cod_arena arena = {0};
     cod_data_options data;
@@ -302,9 +296,8 @@ static void set(cod_degrade_options *options, const char *key, const char *text,
     assert_ok(cod_option_set(option, options, items, count, arena));
 }
 
-static void options_that_do_not_fit_are_refused(void **state)
+TEST(options_that_do_not_fit_are_refused)
 {
-    (void)state;
     static const struct {
         const char *key, *text, *message;
     } cases[] = {
@@ -342,13 +335,4 @@ static void options_that_do_not_fit_are_refused(void **state)
     cod_arena_clear(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_memory_is_given_back),           cmocka_unit_test(operations_have_their_order),
-        cmocka_unit_test(choices_follow_their_probabilities),  cmocka_unit_test(a_degradation_says_what_it_is),
-        cmocka_unit_test(a_place_gives_the_same_again),        cmocka_unit_test(loaders_replay_degraded_crops),
-        cmocka_unit_test(options_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

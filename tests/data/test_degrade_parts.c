@@ -80,9 +80,8 @@ static void compare_resized(char *rest, const cod_floats *picture)
     cod_grown_clear(&scratch);
 }
 
-static void kernels_and_resizes_are_the_published_ones(void **state)
+TEST(kernels_and_resizes_are_the_published_ones)
 {
-    (void)state;
     enum { LINE = 16384 };
     char path[1024], *line = malloc(LINE);
     cod_floats picture = {0};
@@ -122,9 +121,8 @@ static double filtered(const cod_floats *in, const double *weights, int side, in
 }
 
 /** What is left out of a kernel, or computed as two lines or folded rows, moves no pixel by a twentieth of a step. */
-static void filters_are_their_sums(void **state)
+TEST(filters_are_their_sums)
 {
-    (void)state;
     static const cod_blur blurs[] = {
         {.family = COD_BLUR_ISO, .side = 21, .sigma_x = 0.3},
         {.family = COD_BLUR_ISO, .side = 13, .sigma_x = 2.9},
@@ -181,9 +179,8 @@ static int count_gray(const cod_floats *picture)
     return gray;
 }
 
-static void gaussian_noise_has_its_moments(void **state)
+TEST(gaussian_noise_has_its_moments)
 {
-    (void)state;
     const double sigma = 12;
     cod_floats picture = {0};
     double mean, variance, fourth = 0, products = 0;
@@ -225,9 +222,8 @@ static void fill_levels(cod_floats *picture, int levels, float value)
 }
 
 /** The variance of Poisson noise at v is v · 255 / levels times the scale's square. */
-static void poisson_noise_has_its_moments(void **state)
+TEST(poisson_noise_has_its_moments)
 {
-    (void)state;
     static const struct {
         int given, levels;
         float value;
@@ -261,9 +257,8 @@ static void poisson_noise_has_its_moments(void **state)
 }
 
 /** Two values, 0 and 255, are two levels: of 255 a Poisson distribution of mean 2 is drawn, of 0 nothing. */
-static void poisson_noise_is_distributed_so(void **state)
+TEST(poisson_noise_is_distributed_so)
 {
-    (void)state;
     enum { MOST = 8, HALF = VALUES / 2 };
     cod_poisson *poisson;
     cod_floats picture = {0};
@@ -289,9 +284,8 @@ static void poisson_noise_is_distributed_so(void **state)
     cod_grown_clear(&picture.room);
 }
 
-static void jpeg_costs_what_its_quality_says(void **state)
+TEST(jpeg_costs_what_its_quality_says)
 {
-    (void)state;
     static const int qualities[] = {5, 30, 60, 95};
     cod_jpeg_cycle cycle = {0};
     cod_floats picture = {0}, truth = {0};
@@ -321,9 +315,8 @@ static void jpeg_costs_what_its_quality_says(void **state)
     cod_grown_clear(&truth.room);
 }
 
-static void what_is_no_number_becomes_black(void **state)
+TEST(what_is_no_number_becomes_black)
 {
-    (void)state;
     uint8_t bytes[3];
     cod_floats picture = {0};
     fill(&picture, 1, 0);
@@ -335,18 +328,4 @@ static void what_is_no_number_becomes_black(void **state)
     cod_floats_clamp(&picture);
     assert_true(picture.pixels[0] == 0 && picture.pixels[1] == 255 && picture.pixels[2] == 0);
     cod_grown_clear(&picture.room);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_and_resizes_are_the_published_ones),
-        cmocka_unit_test(filters_are_their_sums),
-        cmocka_unit_test(gaussian_noise_has_its_moments),
-        cmocka_unit_test(poisson_noise_has_its_moments),
-        cmocka_unit_test(poisson_noise_is_distributed_so),
-        cmocka_unit_test(jpeg_costs_what_its_quality_says),
-        cmocka_unit_test(what_is_no_number_becomes_black),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

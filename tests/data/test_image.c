@@ -72,9 +72,8 @@ static int sample(const cod_image *image, int x, int y, int c)
     return image->bits == 8 ? ((uint8_t *)image->pixels)[at] : ((uint16_t *)image->pixels)[at];
 }
 
-static void every_kind_of_png_is_read(void **state)
+TEST(every_kind_of_png_is_read)
 {
-    (void)state;
     static const struct {
         const char *name;
         kind kind;
@@ -149,9 +148,8 @@ static void check_smooth(const char *name, bool is_gray, int light, int toleranc
     cod_image_clear(&image);
 }
 
-static void every_kind_of_jpeg_is_read(void **state)
+TEST(every_kind_of_jpeg_is_read)
 {
-    (void)state;
     check_smooth("baseline.jpg", false, 255, 4);
     check_smooth("progressive.jpg", false, 255, 4);
     check_smooth("subsampled.jpg", false, 255, 16);
@@ -160,9 +158,8 @@ static void every_kind_of_jpeg_is_read(void **state)
 }
 
 /** By golden/make_other_pictures.py. */
-static void other_formats_are_read(void **state)
+TEST(other_formats_are_read)
 {
-    (void)state;
     static const struct {
         const char *name;
         kind kind;
@@ -223,9 +220,8 @@ static void other_formats_are_read(void **state)
     check_smooth("orientation6.png", false, 255, 0);
 }
 
-static void multiplied_colours_are_divided_by_their_alpha(void **state)
+TEST(multiplied_colours_are_divided_by_their_alpha)
 {
-    (void)state;
     cod_image image;
     assert_ok(cod_image_read(golden("tiles_multiplied8.tif"), &image));
     assert_int_equal(image.channels, 4);
@@ -243,9 +239,8 @@ static void multiplied_colours_are_divided_by_their_alpha(void **state)
 /**
  * The chunk that says how to turn a WebP stands at its end, which may lie behind what is read first to learn its size.
  */
-static void a_late_orientation_is_seen(void **state)
+TEST(a_late_orientation_is_seen)
 {
-    (void)state;
     enum { EXTRA = 300 * 1024, HEAD = 8 };
     size_t count, exif = 12;
     int64_t width, height;
@@ -267,9 +262,8 @@ static void a_late_orientation_is_seen(void **state)
 }
 
 /** Colours of five and six bits, and of one. */
-static void few_bits_widen_to_eight(void **state)
+TEST(few_bits_widen_to_eight)
 {
-    (void)state;
     cod_image image;
     assert_ok(cod_image_read(golden("rgb565.bmp"), &image));
     for (int y = 0; y < H; y++)
@@ -289,9 +283,8 @@ static void few_bits_widen_to_eight(void **state)
     cod_image_clear(&image);
 }
 
-static void every_orientation_is_turned_upright(void **state)
+TEST(every_orientation_is_turned_upright)
 {
-    (void)state;
     for (int i = 1; i <= 8; i++) {
         char name[32];
         snprintf(name, sizeof name, "orientation%d.jpg", i);
@@ -299,9 +292,8 @@ static void every_orientation_is_turned_upright(void **state)
     }
 }
 
-static void what_is_no_picture_is_named(void **state)
+TEST(what_is_no_picture_is_named)
 {
-    (void)state;
     cod_image image;
     int64_t width, height;
     const char *path = below("no/such.png");
@@ -336,9 +328,8 @@ static void what_is_no_picture_is_named(void **state)
 }
 
 /** Headers within the limits whose pixels are not there, and what may lack pixels unnoticed. */
-static void what_cannot_hold_its_pixels_is_refused(void **state)
+TEST(what_cannot_hold_its_pixels_is_refused)
 {
-    (void)state;
     cod_image image;
     assert_fails(COD_ERR_FORMAT, "69 bytes cannot hold 65535x8192 pixels", cod_image_read(golden("huge.png"), &image));
     assert_fails(COD_ERR_FORMAT, "914 bytes cannot hold 65500x8000 pixels", cod_image_read(golden("huge.jpg"), &image));
@@ -364,9 +355,8 @@ static const char *const fuzzed[] = {"rgb8.png",
                                      "planes_tiles_rgba8.tif"};
 enum { FUZZED = sizeof fuzzed / sizeof fuzzed[0] };
 
-static void a_truncated_picture_is_an_error(void **state)
+TEST(a_truncated_picture_is_an_error)
 {
-    (void)state;
     for (size_t f = 0; f < FUZZED; f++) {
         size_t count;
         uint8_t *bytes = read_bytes(golden(fuzzed[f]), &count);
@@ -384,9 +374,8 @@ static void a_truncated_picture_is_an_error(void **state)
     }
 }
 
-static void flipped_bytes_never_crash(void **state)
+TEST(flipped_bytes_never_crash)
 {
-    (void)state;
     static const uint8_t masks[] = {0x01, 0x80, 0xFF};
     for (size_t f = 0; f < FUZZED; f++) {
         size_t count, refused = 0;
@@ -405,9 +394,8 @@ static void flipped_bytes_never_crash(void **state)
     }
 }
 
-static void written_pictures_read_back(void **state)
+TEST(written_pictures_read_back)
 {
-    (void)state;
     for (int channels = 3; channels <= 4; channels++)
         for (int bits = 8; bits <= 16; bits += 8) {
             cod_image image, again;
@@ -427,9 +415,8 @@ static void written_pictures_read_back(void **state)
  * What JPEG and WebP keep: colours within their loss, alpha in WebP alone, everything 8-bit in WebP at the best
  * quality.
  */
-static void lossy_formats_read_back(void **state)
+TEST(lossy_formats_read_back)
 {
-    (void)state;
     static const char *const names[] = {"round.jpg", "round.webp"};
     assert_int_equal(cod_image_format_of("A.JPEG"), COD_IMAGE_JPEG);
     assert_int_equal(cod_image_format_of("a.b.png"), COD_IMAGE_PNG);
@@ -475,9 +462,8 @@ static void lossy_formats_read_back(void **state)
     cod_image_clear(&flat);
 }
 
-static void sixteen_bits_round_to_eight(void **state)
+TEST(sixteen_bits_round_to_eight)
 {
-    (void)state;
     static const uint16_t wide[8] = {0, 128, 129, 65535, 257, 385, 386, 7};
     static const uint8_t narrow[6] = {0, 0, 1, 1, 1, 2};
     cod_image image;
@@ -489,9 +475,8 @@ static void sixteen_bits_round_to_eight(void **state)
     cod_image_clear(&image);
 }
 
-static void a_failed_write_leaves_what_was_there(void **state)
+TEST(a_failed_write_leaves_what_was_there)
 {
-    (void)state;
     cod_image image;
     assert_ok(cod_image_init(&image, 200, 200, 3, 8));
     for (size_t i = 0; i < cod_image_bytes(&image); i++)
@@ -525,9 +510,8 @@ static void a_failed_write_leaves_what_was_there(void **state)
     cod_image_clear(&image);
 }
 
-static void a_written_picture_has_the_rights_of_a_new_file(void **state)
+TEST(a_written_picture_has_the_rights_of_a_new_file)
 {
-    (void)state;
     struct stat info;
     const mode_t before = umask(027);
     write_picture(below("rights.png"), 4, 4, 1, 0);
@@ -536,25 +520,4 @@ static void a_written_picture_has_the_rights_of_a_new_file(void **state)
     assert_int_equal(info.st_mode & 0777, 0640);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_png_is_read),
-        cmocka_unit_test(every_kind_of_jpeg_is_read),
-        cmocka_unit_test(other_formats_are_read),
-        cmocka_unit_test(multiplied_colours_are_divided_by_their_alpha),
-        cmocka_unit_test(few_bits_widen_to_eight),
-        cmocka_unit_test(a_late_orientation_is_seen),
-        cmocka_unit_test(lossy_formats_read_back),
-        cmocka_unit_test(every_orientation_is_turned_upright),
-        cmocka_unit_test(what_is_no_picture_is_named),
-        cmocka_unit_test(what_cannot_hold_its_pixels_is_refused),
-        cmocka_unit_test(a_truncated_picture_is_an_error),
-        cmocka_unit_test(flipped_bytes_never_crash),
-        cmocka_unit_test(written_pictures_read_back),
-        cmocka_unit_test(sixteen_bits_round_to_eight),
-        cmocka_unit_test(a_failed_write_leaves_what_was_there),
-        cmocka_unit_test(a_written_picture_has_the_rights_of_a_new_file),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

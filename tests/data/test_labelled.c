@@ -85,9 +85,8 @@ static void refuse(const cod_data_options *options, cod_status code, const char 
     assert_null(labelled);
 }
 
-static void idx_files_are_read_plain_and_compressed(void **state)
+TEST(idx_files_are_read_plain_and_compressed)
 {
-    (void)state;
     const cod_data_options options = make_mnist("idx");
     cod_labelled *data = open_data(&options, &alone);
     assert_int_equal(cod_labelled_size(data, COD_SPLIT_TRAIN), 54);
@@ -108,9 +107,8 @@ static void idx_files_are_read_plain_and_compressed(void **state)
     cod_labelled_close(data);
 }
 
-static void real_mnist_is_read(void **state)
+TEST(real_mnist_is_read)
 {
-    (void)state;
     if (cod_test_data("mnist") == NULL)
         skip();
     cod_data_options options = options_of(cod_test_data("mnist"));
@@ -128,9 +126,8 @@ static void real_mnist_is_read(void **state)
     cod_labelled_close(data);
 }
 
-static void damaged_idx_files_are_refused(void **state)
+TEST(damaged_idx_files_are_refused)
 {
-    (void)state;
     const cod_data_options options = make_mnist("damage");
     const char *images = below("damage/train-images-idx3-ubyte.gz"), *plain = below("damage/t10k-images.idx3-ubyte");
     const char *labels = below("damage/t10k-labels-idx1-ubyte");
@@ -189,9 +186,8 @@ static void damaged_idx_files_are_refused(void **state)
 
 static const char table[] = "a,b,kind\r\n1,10,\"red\"\r\n2,10,blue\n\n3,10,red\n4,10,blue\n5,10,red\n6,10,blue";
 
-static void tables_are_read(void **state)
+TEST(tables_are_read)
 {
-    (void)state;
     write_bytes(below("csv/good.csv"), table, sizeof table - 1);
     cod_data_options options = options_of(below("csv/good.csv"));
     set_option(&options, "kind", "iris");
@@ -212,9 +208,8 @@ static void tables_are_read(void **state)
     cod_labelled_close(data);
 }
 
-static void damaged_tables_are_refused(void **state)
+TEST(damaged_tables_are_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -244,9 +239,8 @@ static void damaged_tables_are_refused(void **state)
 }
 
 /** With and without a header, quoted commas, quotes and line breaks, and what some editors put first. */
-static void tables_are_read_as_other_programs_read_them(void **state)
+TEST(tables_are_read_as_other_programs_read_them)
 {
-    (void)state;
     static const char *const tables[] = {
         "a,b,class\n1,2,\"x, y\"\n3,4,z\n5,6,\"x, y\"\n",
         "1,2,\"x, y\"\n3,4,z\n5,6,\"x, y\"\n",
@@ -298,9 +292,8 @@ static int pixel(const cod_labelled *data, const float *values, int x, int y, in
     return (int)lrintf((values[(y * 16 + x) * 3 + channel] * by.deviation[channel] + by.mean[channel]) * 255);
 }
 
-static void photographs_are_cut_and_turned(void **state)
+TEST(photographs_are_cut_and_turned)
 {
-    (void)state;
     make_photographs("folders/train", 5);
     make_photographs("folders/val", 2);
     size_t bytes;
@@ -340,9 +333,8 @@ static void photographs_are_cut_and_turned(void **state)
     assert_int_equal(logged("broken.png"), 1);
 }
 
-static void missing_class_folders_are_refused(void **state)
+TEST(missing_class_folders_are_refused)
 {
-    (void)state;
     make_photographs("missing/train", 2);
     write_picture(below("missing/val/bee/0.png"), 20, 20, 1, 1);
     cod_data_options options = photographs("missing/train", "missing/val");
@@ -356,9 +348,8 @@ static void missing_class_folders_are_refused(void **state)
     refuse(&options, COD_ERR_ARGUMENT, "has 0 subfolders; one a class is wanted");
 }
 
-static void shifted_digits_keep_their_pixels(void **state)
+TEST(shifted_digits_keep_their_pixels)
 {
-    (void)state;
     cod_data_options options = make_mnist("shift");
     set_option(&options, "shift", "1");
     cod_labelled *data = open_data(&options, &alone);
@@ -388,9 +379,8 @@ static void shifted_digits_keep_their_pixels(void **state)
 }
 
 /** Digits that are moved over the border, photographs that are cut and mirrored, and what is not of bytes. */
-static void bytes_give_the_same_examples(void **state)
+TEST(bytes_give_the_same_examples)
 {
-    (void)state;
     make_photographs("bytes/train", 5);
     make_photographs("bytes/val", 2);
     cod_data_options digits = make_mnist("bytes/digits"), photos = photographs("bytes/train", "bytes/val");
@@ -425,9 +415,8 @@ static cod_data_options synthetic(const char *count)
     return options;
 }
 
-static void folds_are_alike_and_cover_all(void **state)
+TEST(folds_are_alike_and_cover_all)
 {
-    (void)state;
     cod_data_options options = synthetic("1000");
     set_option(&options, "folds", "5");
     uint8_t held[1000] = {0};
@@ -455,9 +444,8 @@ static void folds_are_alike_and_cover_all(void **state)
     refuse(&options, COD_ERR_ARGUMENT, "data.folds: 21 are more than the 20 examples");
 }
 
-static void training_examples_are_normalised(void **state)
+TEST(training_examples_are_normalised)
 {
-    (void)state;
     cod_data_options options = synthetic("500");
     cod_labelled *data = open_data(&options, &alone);
     double sums[5] = {0}, squares[5] = {0};
@@ -482,9 +470,8 @@ static void training_examples_are_normalised(void **state)
     cod_labelled_close(data);
 }
 
-static void batches_repeat_from_any_step(void **state)
+TEST(batches_repeat_from_any_step)
 {
-    (void)state;
     cod_data_options options = make_mnist("batches");
     set_option(&options, "shift", "2");
     cod_labelled *data = open_data(&options, &alone);
@@ -519,9 +506,8 @@ static void batches_repeat_from_any_step(void **state)
     cod_labelled_close(data);
 }
 
-static void options_that_do_not_fit_are_refused(void **state)
+TEST(options_that_do_not_fit_are_refused)
 {
-    (void)state;
     static const struct {
         const char *kind, *key, *value, *message;
     } cases[] = {
@@ -545,23 +531,4 @@ static void options_that_do_not_fit_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_files_are_read_plain_and_compressed),
-        cmocka_unit_test(real_mnist_is_read),
-        cmocka_unit_test(damaged_idx_files_are_refused),
-        cmocka_unit_test(tables_are_read),
-        cmocka_unit_test(damaged_tables_are_refused),
-        cmocka_unit_test(tables_are_read_as_other_programs_read_them),
-        cmocka_unit_test(photographs_are_cut_and_turned),
-        cmocka_unit_test(bytes_give_the_same_examples),
-        cmocka_unit_test(missing_class_folders_are_refused),
-        cmocka_unit_test(shifted_digits_keep_their_pixels),
-        cmocka_unit_test(folds_are_alike_and_cover_all),
-        cmocka_unit_test(training_examples_are_normalised),
-        cmocka_unit_test(batches_repeat_from_any_step),
-        cmocka_unit_test(options_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

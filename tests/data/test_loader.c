@@ -101,9 +101,8 @@ static bool equal(const cod_batch *a, const cod_batch *b)
            memcmp(cod_view_host(&a->target), cod_view_host(&b->target), cod_view_span_bytes(&a->target)) == 0;
 }
 
-static void crops_are_aligned_and_turned_together(void **state)
+TEST(crops_are_aligned_and_turned_together)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("aligned", 16);
     for (int augment = 0; augment < 2; augment++) {
         cod_loader *loader = start_with(crops_of(dataset, PATCH, augment == 1), &usual, 0);
@@ -144,9 +143,8 @@ static void crops_are_aligned_and_turned_together(void **state)
     cod_dataset_close(dataset);
 }
 
-static void channels_change_places_together(void **state)
+TEST(channels_change_places_together)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("permuted", 16);
     cod_loader *plain = start_with(crops_of(dataset, PATCH, true), &usual, 0);
     cod_loader *permuted = start_with(permuted_crops_of(dataset, PATCH), &usual, 0);
@@ -170,9 +168,8 @@ static void channels_change_places_together(void **state)
     cod_dataset_close(dataset);
 }
 
-static void bytes_give_the_same_crops(void **state)
+TEST(bytes_give_the_same_crops)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("bytes", 16);
     const cod_samples turned = crops_of(dataset, PATCH, true), straight = crops_of(dataset, PATCH, false);
     const cod_samples permuted = permuted_crops_of(dataset, PATCH);
@@ -182,9 +179,8 @@ static void bytes_give_the_same_crops(void **state)
     cod_dataset_close(dataset);
 }
 
-static void a_batch_depends_on_its_step_alone(void **state)
+TEST(a_batch_depends_on_its_step_alone)
 {
-    (void)state;
     cod_dataset *cached = open_pairs("steps", 16), *uncached = open_pairs("steps", 0);
     cod_loader_options inline_options = usual, many = usual, other = usual;
     inline_options.threads = 0;
@@ -219,9 +215,8 @@ static void a_batch_depends_on_its_step_alone(void **state)
     cod_dataset_close(uncached);
 }
 
-static void groups_see_different_orders(void **state)
+TEST(groups_see_different_orders)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("groups", 16);
     cod_loader_options second = usual;
     second.group = 1;
@@ -233,9 +228,8 @@ static void groups_see_different_orders(void **state)
     cod_dataset_close(dataset);
 }
 
-static void ranks_use_each_sample_once_an_epoch(void **state)
+TEST(ranks_use_each_sample_once_an_epoch)
 {
-    (void)state;
     enum { RANKS = 3, BATCH = 4, EPOCHS = 12, STEPS = EPOCHS * PICTURES / (RANKS * BATCH) };
     cod_dataset *dataset = open_pairs("epochs", 16);
     int used[EPOCHS][PICTURES] = {{0}}, order[EPOCHS * PICTURES] = {0};
@@ -262,9 +256,8 @@ static void ranks_use_each_sample_once_an_epoch(void **state)
     cod_dataset_close(dataset);
 }
 
-static void weights_repeat_a_folder(void **state)
+TEST(weights_repeat_a_folder)
 {
-    (void)state;
     char paths[512];
     (void)make_pairs("light", 16);
     for (int i = 0; i < 2; i++)
@@ -291,9 +284,8 @@ static void weights_repeat_a_folder(void **state)
     cod_dataset_close(dataset);
 }
 
-static void two_ranks_of_eight_are_one_of_sixteen(void **state)
+TEST(two_ranks_of_eight_are_one_of_sixteen)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("halves", 16);
     cod_loader_options whole = usual, half = usual;
     whole.batch = 16;
@@ -316,9 +308,8 @@ static void two_ranks_of_eight_are_one_of_sixteen(void **state)
     cod_dataset_close(dataset);
 }
 
-static void a_file_gone_bad_is_replaced(void **state)
+TEST(a_file_gone_bad_is_replaced)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("gone", 0);
     unlink(below("gone/high/03.png"));
     capture_log();
@@ -348,9 +339,8 @@ static void a_file_gone_bad_is_replaced(void **state)
     cod_dataset_close(dataset);
 }
 
-static void bad_calls_are_refused(void **state)
+TEST(bad_calls_are_refused)
 {
-    (void)state;
     cod_dataset *dataset = open_pairs("calls", 16);
     const cod_samples samples = crops_of(dataset, PATCH, true), none = {0};
     cod_loader *loader;
@@ -376,9 +366,8 @@ static void bad_calls_are_refused(void **state)
 }
 
 /** At least 2000 crops of 24x24 -> 96x96 a second and core, so that loading never limits training. */
-static void crops_are_made_fast_enough(void **state)
+TEST(crops_are_made_fast_enough)
 {
-    (void)state;
     enum { STEPS = 200, BATCH = 16, GOAL = 2000 };
     const char *photos = cod_test_data("photos");
     if (photos == NULL)
@@ -400,20 +389,4 @@ static void crops_are_made_fast_enough(void **state)
     cod_dataset_close(dataset);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crops_are_aligned_and_turned_together),
-        cmocka_unit_test(channels_change_places_together),
-        cmocka_unit_test(bytes_give_the_same_crops),
-        cmocka_unit_test(a_batch_depends_on_its_step_alone),
-        cmocka_unit_test(groups_see_different_orders),
-        cmocka_unit_test(ranks_use_each_sample_once_an_epoch),
-        cmocka_unit_test(weights_repeat_a_folder),
-        cmocka_unit_test(two_ranks_of_eight_are_one_of_sixteen),
-        cmocka_unit_test(a_file_gone_bad_is_replaced),
-        cmocka_unit_test(bad_calls_are_refused),
-        cmocka_unit_test(crops_are_made_fast_enough),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -23,9 +23,8 @@ static cod_labelled *open_data(const cod_data_options *options, const cod_datase
     return labelled;
 }
 
-static void shares_of_classes_are_told(void **state)
+TEST(shares_of_classes_are_told)
 {
-    (void)state;
     enum { GROUPS = 3 };
     cod_data_options options = synthetic("60");
     cod_dataset_place place = {.seed = 7, .groups = GROUPS};
@@ -86,9 +85,8 @@ static size_t numbers_of(const cod_data_options *options, int group, int groups,
     return numbers_at(options, &(cod_dataset_place){.seed = 7, .group = group, .groups = groups}, bits);
 }
 
-static void placement_divides_all_and_once(void **state)
+TEST(placement_divides_all_and_once)
 {
-    (void)state;
     enum { GROUPS = 4 };
     static const char *const placements[] = {"disjoint", "dirichlet"};
     cod_data_options options = synthetic("60");
@@ -126,9 +124,8 @@ static void placement_divides_all_and_once(void **state)
                  cod_labelled_open(&options, &(cod_dataset_place){.seed = 7, .group = 2, .groups = GROUPS}, &data));
 }
 
-static void one_group_holds_what_several_do_together(void **state)
+TEST(one_group_holds_what_several_do_together)
 {
-    (void)state;
     enum { GROUPS = 4 };
     static const char *const placements[] = {"shared", "disjoint", "dirichlet"};
     cod_data_options options = synthetic("60");
@@ -174,9 +171,8 @@ static double purity(const cod_data_options *options, int groups)
     return sum;
 }
 
-static void a_small_alpha_skews_classes(void **state)
+TEST(a_small_alpha_skews_classes)
 {
-    (void)state;
     cod_data_options options = synthetic("4000");
     set_option(&options, "synthetic_classes", "10");
     set_option(&options, "placement", "dirichlet");
@@ -196,15 +192,4 @@ static void a_small_alpha_skews_classes(void **state)
     }
     assert_int_equal(status, COD_ERR_ARGUMENT);
     cod_test_assert_contains(cod_error_message(), "raise data.alpha");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_of_classes_are_told),
-        cmocka_unit_test(placement_divides_all_and_once),
-        cmocka_unit_test(one_group_holds_what_several_do_together),
-        cmocka_unit_test(a_small_alpha_skews_classes),
-    };
-    return cmocka_run_group_tests_name("placement", tests, NULL, NULL);
 }

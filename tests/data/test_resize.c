@@ -38,9 +38,8 @@ static double largest_difference(const double *a, const double *b, size_t count)
     return largest;
 }
 
-static void enlarging_equals_matlab(void **state)
+TEST(enlarging_equals_matlab)
 {
-    (void)state;
     double *low = read_f64("imresize/bird_im_l_y_72x72.f64", 72 * 72);
     double *truth = read_f64("imresize/bird_im_b_y_288x288.f64", 288 * 288), *out = malloc(288 * 288 * sizeof *out);
     assert_ok(cod_resize_f64(low, 72, 72, 1, 4, out));
@@ -50,9 +49,8 @@ static void enlarging_equals_matlab(void **state)
     free(out);
 }
 
-static void shrinking_equals_matlab(void **state)
+TEST(shrinking_equals_matlab)
 {
-    (void)state;
     double *truth = read_f64("imresize/bird_im_l_72x72x3.f64", 72 * 72 * 3), out[72 * 72 * 3];
     cod_image image = read_image("set5/img_002_SRF_4_HR.png");
     assert_int_equal(image.width, 288);
@@ -70,9 +68,8 @@ static void shrinking_equals_matlab(void **state)
 }
 
 /** MANIFEST.md's values for bicubic x4, and the low-resolution files away from the border, where they replicate. */
-static void bicubic_on_set5_gives_the_published_quality(void **state)
+TEST(bicubic_on_set5_gives_the_published_quality)
 {
-    (void)state;
     static const double psnr_y[5] = {31.7842, 30.1815, 22.0996, 31.6133, 26.4665};
     cod_quality mean = {0};
     for (int i = 0; i < 5; i++) {
@@ -107,9 +104,8 @@ static void bicubic_on_set5_gives_the_published_quality(void **state)
     assert_true(fabs(mean.ssim_rgb - 0.77309) < 1e-5);
 }
 
-static void a_constant_stays_constant_at_any_scale(void **state)
+TEST(a_constant_stays_constant_at_any_scale)
 {
-    (void)state;
     static const double scales[] = {0.1, 0.25, 1 / 3.0, 0.5, 0.77, 1, 1.5, 2, 3, 4, 7.3};
     double in[13 * 5 * 2], out[128 * 64 * 2];
     for (size_t i = 0; i < 13 * 5 * 2; i++)
@@ -122,9 +118,8 @@ static void a_constant_stays_constant_at_any_scale(void **state)
     }
 }
 
-static void sizes_and_bad_calls(void **state)
+TEST(sizes_and_bad_calls)
 {
-    (void)state;
     for (int64_t k = 1; k <= 100; k++)
         for (int64_t n = 1; n <= 50; n++)
             assert_int_equal(cod_resized_size(n * k, 1.0 / (double)k), n);
@@ -138,9 +133,8 @@ static void sizes_and_bad_calls(void **state)
     cod_image_clear(&image);
 }
 
-static void wide_pixels_follow_narrow_ones(void **state)
+TEST(wide_pixels_follow_narrow_ones)
 {
-    (void)state;
     cod_image narrow, wide, narrow_out, wide_out;
     assert_ok(cod_image_init(&narrow, 16, 12, 4, 8));
     assert_ok(cod_image_init(&wide, 16, 12, 4, 16));
@@ -156,17 +150,4 @@ static void wide_pixels_follow_narrow_ones(void **state)
     cod_image_clear(&wide);
     cod_image_clear(&narrow_out);
     cod_image_clear(&wide_out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(enlarging_equals_matlab),
-        cmocka_unit_test(shrinking_equals_matlab),
-        cmocka_unit_test(bicubic_on_set5_gives_the_published_quality),
-        cmocka_unit_test(a_constant_stays_constant_at_any_scale),
-        cmocka_unit_test(sizes_and_bad_calls),
-        cmocka_unit_test(wide_pixels_follow_narrow_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

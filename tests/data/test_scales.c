@@ -56,9 +56,8 @@ static size_t bytes_at(double scale)
  * Each training picture comes at each scale, from memory or files; what is validated on stays as it is and is in no
  * copy.
  */
-static void pictures_come_at_several_scales(void **state)
+TEST(pictures_come_at_several_scales)
 {
-    (void)state;
     static const double scales[] = {0.7, 1, 0.5, 0.7};
     cod_data_options options = options_of(make_pictures("scales", 7, 30));
     set_option(&options, "patch", "12");
@@ -90,9 +89,8 @@ static void pictures_come_at_several_scales(void **state)
  * Copies follow their pictures to groups, obey weights and are left out where no crop fits; folders of validation have
  * none.
  */
-static void scales_go_with_folders_and_groups(void **state)
+TEST(scales_go_with_folders_and_groups)
 {
-    (void)state;
     char paths[512];
     make_pictures("scaled1", 2, 0);
     write_picture(below("scaled1/wide.png"), 400, 400, 4, 50);
@@ -122,9 +120,8 @@ static void scales_go_with_folders_and_groups(void **state)
     assert_int_equal(logged("5 of 6 pictures are left out at 0.5 of their size: smaller than one crop of 96x96"), 3);
 }
 
-static void scales_that_do_not_fit_are_refused(void **state)
+TEST(scales_that_do_not_fit_are_refused)
 {
-    (void)state;
     cod_dataset *dataset;
     cod_data_options options = options_of(make_pictures("unscaled", 3, 0));
     set_option(&options, "scales", "1,0.5");
@@ -157,9 +154,8 @@ static void scales_that_do_not_fit_are_refused(void **state)
 }
 
 /** Generated pictures have copies too. */
-static void generated_pictures_come_at_several_scales(void **state)
+TEST(generated_pictures_come_at_several_scales)
 {
-    (void)state;
     cod_data_options options = options_of("");
     set_option(&options, "kind", "synthetic");
     set_option(&options, "synthetic_count", "3");
@@ -183,13 +179,4 @@ static void generated_pictures_come_at_several_scales(void **state)
     cod_dataset_close(dataset);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_come_at_several_scales),
-        cmocka_unit_test(scales_go_with_folders_and_groups),
-        cmocka_unit_test(scales_that_do_not_fit_are_refused),
-        cmocka_unit_test(generated_pictures_come_at_several_scales),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

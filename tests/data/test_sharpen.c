@@ -28,9 +28,8 @@ static cod_sharpen_region whole_of(const uint8_t *pixels)
     return (cod_sharpen_region){.picture = pixels, .picture_width = W, .picture_height = H, .width = W, .height = H};
 }
 
-static void sharpened_pictures_are_the_published_ones(void **state)
+TEST(sharpened_pictures_are_the_published_ones)
 {
-    (void)state;
     static uint8_t picture[COUNT];
     static float expected[COUNT];
     char path[1024];
@@ -53,9 +52,8 @@ static void sharpened_pictures_are_the_published_ones(void **state)
 }
 
 /** Also where parts reach beyond the picture. */
-static void a_part_is_that_of_the_whole(void **state)
+TEST(a_part_is_that_of_the_whole)
 {
-    (void)state;
     static const struct {
         int64_t left, top, width, height;
     } parts[] = {{0, 0, 1, 1}, {60, 39, 1, 1}, {13, 5, 20, 30}, {-7, -3, 30, 12}, {50, 30, 20, 15}};
@@ -116,9 +114,8 @@ static void drawn_clear(drawn *d)
 }
 
 /** The same crop, turned alike; what is degraded is the sharpened picture. */
-static void samples_have_the_truth_that_is_asked_for(void **state)
+TEST(samples_have_the_truth_that_is_asked_for)
 {
-    (void)state;
     cod_arena arena = {0};
     cod_data_options data;
     cod_degrade_options options;
@@ -175,10 +172,4 @@ static void samples_have_the_truth_that_is_asked_for(void **state)
     cod_arena_clear(&arena);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sharpened_pictures_are_the_published_ones),
-                                       cmocka_unit_test(a_part_is_that_of_the_whole),
-                                       cmocka_unit_test(samples_have_the_truth_that_is_asked_for)};
-    return cmocka_run_group_tests_name("sharpen", tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

@@ -80,9 +80,8 @@ static cod_status run(job *j, int threads)
 
 static const int thread_counts[] = {0, 1, 2, 5, 1000};
 
-static void every_item_passes_each_stage_once(void **state)
+TEST(every_item_passes_each_stage_once)
 {
-    (void)state;
     for (size_t t = 0; t < sizeof thread_counts / sizeof thread_counts[0]; t++) {
         const int threads = thread_counts[t];
         job j = new_job();
@@ -98,9 +97,8 @@ static void every_item_passes_each_stage_once(void **state)
 }
 
 /** The message is the failing thread's; no item behind the failed one is told of. */
-static void a_failure_ends_the_work(void **state)
+TEST(a_failure_ends_the_work)
 {
-    (void)state;
     static const char *const stages[] = {"prepared", "computed", "finished"};
     for (size_t t = 0; t < sizeof thread_counts / sizeof thread_counts[0]; t++)
         for (size_t stage = 0; stage < 3; stage++) {
@@ -111,11 +109,4 @@ static void a_failure_ends_the_work(void **state)
             assert_fails(COD_ERR_FORMAT, message, run(&j, thread_counts[t]));
             assert_true(!j.wrong && j.next_done <= 7);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_item_passes_each_stage_once),
-                                       cmocka_unit_test(a_failure_ends_the_work)};
-    return cmocka_run_group_tests_name("staged", tests, NULL, NULL);
 }

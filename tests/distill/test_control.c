@@ -2,33 +2,26 @@
 #include "support/test.h"
 
 #include "distill/control.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static char folder[64];
 
 static void write_metrics(const char *text)
 {
-    char path[96];
-    snprintf(path, sizeof path, "%s/metrics.0.jsonl", folder);
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(cod_test_at("metrics.0.jsonl"), "w");
     assert_non_null(file);
     fputs(text, file);
     fclose(file);
 }
 
-static void evaluations_are_read_and_joined(void **state)
+TEST(evaluations_are_read_and_joined)
 {
     cod_control control;
-    (void)state;
     write_metrics(
         "{\"step\": 5, \"accuracy\": null}\n{\"step\": 10, \"accuracy\": 50}\n{\"step\": 20, \"accuracy\": 70}\n"
         "{\"step\": 30, \"accuracy\": 7");
-    assert_ok(cod_control_read(folder, "accuracy", false, &control));
+    assert_ok(cod_control_read(cod_test_at(""), "accuracy", false, &control));
     assert_int_equal(control.count, 2);
     assert_true(control.noise == 0);
     assert_true(isnan(cod_control_at(&control, 9)) && isnan(cod_control_at(&control, 21)));
@@ -39,14 +32,13 @@ static void evaluations_are_read_and_joined(void **state)
     cod_control_clear(&control);
 }
 
-static void three_behind_by_more_than_the_noise_are_a_loss(void **state)
+TEST(three_behind_by_more_than_the_noise_are_a_loss)
 {
     cod_control control;
-    (void)state;
     /* A zigzag of 1 about 51: each lies 2 from its neighbours' mean. */
     write_metrics("{\"step\":1,\"x\":50}\n{\"step\":2,\"x\":52}\n{\"step\":3,\"x\":50}\n{\"step\":4,\"x\":52}\n"
                   "{\"step\":5,\"x\":50}\n{\"step\":6,\"x\":52}\n{\"step\":7,\"x\":50}\n{\"step\":8,\"x\":52}\n");
-    assert_ok(cod_control_read(folder, "x", false, &control));
+    assert_ok(cod_control_read(cod_test_at(""), "x", false, &control));
     assert_true(fabs(control.noise - 2 / 0.6745 / sqrt(1.5)) < 1e-9); /* 2.42 */
     assert_false(cod_control_note(&control, 1, 47));
     assert_false(cod_control_note(&control, 2, 49));
@@ -58,7 +50,7 @@ static void three_behind_by_more_than_the_noise_are_a_loss(void **state)
     assert_false(cod_control_note(&control, 7, 47)); /* said once */
     cod_control_clear(&control);
 
-    assert_ok(cod_control_read(folder, "x", true, &control));
+    assert_ok(cod_control_read(cod_test_at(""), "x", true, &control));
     for (int64_t step = 1; step < 4; step++)
         assert_false(cod_control_note(&control, step, 40));
     assert_false(cod_control_note(&control, 4, 55));
@@ -67,36 +59,22 @@ static void three_behind_by_more_than_the_noise_are_a_loss(void **state)
     cod_control_clear(&control);
 }
 
-static void what_is_no_control_is_refused(void **state)
+TEST(what_is_no_control_is_refused)
 {
     cod_control control;
-    (void)state;
     write_metrics("{\"step\": 5, \"psnr_y\": 30}\n");
-    assert_fails(COD_ERR_FORMAT, "it has no 'accuracy'", cod_control_read(folder, "accuracy", false, &control));
+    assert_fails(COD_ERR_FORMAT, "it has no 'accuracy'",
+                 cod_control_read(cod_test_at(""), "accuracy", false, &control));
     write_metrics("{\"accuracy\": 30}\n");
-    assert_fails(COD_ERR_FORMAT, "line 1: step is missing", cod_control_read(folder, "accuracy", false, &control));
+    assert_fails(COD_ERR_FORMAT, "line 1: step is missing",
+                 cod_control_read(cod_test_at(""), "accuracy", false, &control));
     write_metrics("{\"step\": 1e300}\n");
-    assert_fails(COD_ERR_FORMAT, "too large", cod_control_read(folder, "accuracy", false, &control));
+    assert_fails(COD_ERR_FORMAT, "too large", cod_control_read(cod_test_at(""), "accuracy", false, &control));
     write_metrics("{\"step\": 5}\nnonsense\n");
-    assert_fails(COD_ERR_FORMAT, "metrics.0.jsonl: line 2", cod_control_read(folder, "accuracy", false, &control));
+    assert_fails(COD_ERR_FORMAT, "metrics.0.jsonl: line 2",
+                 cod_control_read(cod_test_at(""), "accuracy", false, &control));
     assert_fails(COD_ERR_IO, "metrics.0.jsonl", cod_control_read("/nowhere", "accuracy", false, &control));
     assert_null(control.points);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluations_are_read_and_joined),
-        cmocka_unit_test(three_behind_by_more_than_the_noise_are_a_loss),
-        cmocka_unit_test(what_is_no_control_is_refused),
-    };
-    snprintf(folder, sizeof folder, "/tmp/cod-control-XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        return 1;
-    const int code = cmocka_run_group_tests(tests, NULL, NULL);
-    char path[96];
-    snprintf(path, sizeof path, "%s/metrics.0.jsonl", folder);
-    unlink(path);
-    rmdir(folder);
-    return code;
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

@@ -60,9 +60,8 @@ static void hear(fixture *p, exchange_pull other, int64_t step)
     assert_ok(cod_exchange_flags_in(&p->exchange, step, sums));
 }
 
-static void a_version_is_held_when_all_ranks_have_it(void **state)
+TEST(a_version_is_held_when_all_ranks_have_it)
 {
-    (void)state;
     fixture p;
     pull_version_5(&p);
     exchange_pull other = p.pull;
@@ -81,9 +80,8 @@ static void a_version_is_held_when_all_ranks_have_it(void **state)
     assert_true(p.peer.counters.pulled == 1 && p.peer.counters.bytes == 30 && p.exchange.puller.counters.pulled == 1);
 }
 
-static void what_one_rank_lost_is_given_up_by_all(void **state)
+TEST(what_one_rank_lost_is_given_up_by_all)
 {
-    (void)state;
     for (int refused = 0; refused <= 1; refused++) {
         fixture p;
         pull_version_5(&p);
@@ -98,13 +96,4 @@ static void what_one_rank_lost_is_given_up_by_all(void **state)
         assert_int_equal(p.peer.refused, refused ? 5 : 0);
         assert_true(p.peer.counters.rejected == (uint64_t)refused && p.peer.counters.lost == !refused);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_version_is_held_when_all_ranks_have_it),
-        cmocka_unit_test(what_one_rank_lost_is_given_up_by_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

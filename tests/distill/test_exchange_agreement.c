@@ -49,9 +49,8 @@ static cod_status lose_first(cod_transport *transport, int place, cod_pull_state
 }
 
 /** A delta, so that without it no later one is of use until a key comes. */
-static void what_was_lost_is_asked_for_again(void **state)
+TEST(what_was_lost_is_asked_for_again)
 {
-    (void)state;
     exchange_run r;
     open_pair(&r);
     const int peer = 1 - cod_group_index(r.group);
@@ -116,9 +115,8 @@ static void hear_outcome(exchange_run *r, bool done, bool lost, bool refused, in
     hear_of(r, &none, &as, step);
 }
 
-static void sums_decide_what_pulls_do(void **state)
+TEST(sums_decide_what_pulls_do)
 {
-    (void)state;
     enum { HELD = 1, NEXT = 2, LATER = 3 };
     exchange_run r;
     skip_on_device();
@@ -158,9 +156,8 @@ static void sums_decide_what_pulls_do(void **state)
 }
 
 /** Each step's reduction is as long as the run's pulls need, and nothing is written behind that. */
-static void as_much_is_told_as_pulls_need(void **state)
+TEST(as_much_is_told_as_pulls_need)
 {
-    (void)state;
     enum { OF_GROUP = 7, OF_PULL = 9 };
     static const double untouched = -1;
     exchange_run r;
@@ -181,9 +178,8 @@ static void as_much_is_told_as_pulls_need(void **state)
  * One group stands still while the other publishes a key and two deltas. Then it takes them one after the other in one
  * pull, which is never idle between them; exchange_run checks the values of each.
  */
-static void deltas_that_wait_are_taken_in_one_pull(void **state)
+TEST(deltas_that_wait_are_taken_in_one_pull)
 {
-    (void)state;
     enum { WAITING = 3 }; /* as many as there are slots */
     exchange_run r;
     open_pair(&r);
@@ -211,9 +207,8 @@ static void deltas_that_wait_are_taken_in_one_pull(void **state)
 }
 
 /** Of the deltas of one proposal the second is lost: the first stays, and the rest is proposed anew. */
-static void a_pull_of_several_ends_at_what_is_lost(void **state)
+TEST(a_pull_of_several_ends_at_what_is_lost)
 {
-    (void)state;
     enum { FIRST = 2, LOST = 3 };
     exchange_run r;
     skip_on_device();
@@ -241,11 +236,4 @@ static void a_pull_of_several_ends_at_what_is_lost(void **state)
     check_all(again);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_much_is_told_as_pulls_need), cmocka_unit_test(what_was_lost_is_asked_for_again),
-        cmocka_unit_test(sums_decide_what_pulls_do), cmocka_unit_test(deltas_that_wait_are_taken_in_one_pull),
-        cmocka_unit_test(a_pull_of_several_ends_at_what_is_lost)};
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

@@ -33,9 +33,8 @@ static cod_exchange_options fragment_options(int64_t fragments)
     return options;
 }
 
-static void fragments_are_whole_chunks_and_all_of_the_model(void **state)
+TEST(fragments_are_whole_chunks_and_all_of_the_model)
 {
-    (void)state;
     const cod_exchange_model model = {.count = 5000, .state_count = 37};
     for (int64_t fragments = 1; fragments <= 8; fragments++) {
         const cod_exchange_options options = fragment_options(fragments);
@@ -101,15 +100,13 @@ static void fragments_are_taken_over(int merge_against)
     }
 }
 
-static void fragments_are_taken_over_as_their_peers_published_them(void **state)
+TEST(fragments_are_taken_over_as_their_peers_published_them)
 {
-    (void)state;
     fragments_are_taken_over(COD_AGAINST_DECODED);
 }
 
-static void exact_own_fragments_stand_beside_what_is_taken_over(void **state)
+TEST(exact_own_fragments_stand_beside_what_is_taken_over)
 {
-    (void)state;
     fragments_are_taken_over(COD_AGAINST_EXACT);
 }
 
@@ -117,9 +114,8 @@ static void exact_own_fragments_stand_beside_what_is_taken_over(void **state)
  * A fragment's deltas are against its own last version: readers refuse them after a resume with another, and go on at
  * its next key.
  */
-static void deltas_against_another_reference_are_refused(void **state)
+TEST(deltas_against_another_reference_are_refused)
 {
-    (void)state;
     enum { CHANGED = 2, KEY_EVERY = 8 };
     if (run_is_on_files()) /* a run does not know then which versions before a resume were keys */
         return;
@@ -174,9 +170,8 @@ static uint64_t published_bytes(const split *s, int64_t fragments)
     return bytes;
 }
 
-static void as_many_bytes_travel_in_fragments(void **state)
+TEST(as_many_bytes_travel_in_fragments)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         const uint64_t whole = published_bytes(s, 1), cut = published_bytes(s, FRAGMENTS);
@@ -189,9 +184,8 @@ static void as_many_bytes_travel_in_fragments(void **state)
  * All fragments are pulled into one set of rooms, as large as `plan` says, and none is made beside it where no pull is
  * given up.
  */
-static void fragments_are_pulled_into_the_same_rooms(void **state)
+TEST(fragments_are_pulled_into_the_same_rooms)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -245,9 +239,8 @@ static uint64_t digest_of(const split *s, int merge_against, int64_t restart_at,
     return digest;
 }
 
-static void deterministic_fragments_resume_bit_for_bit(void **state)
+TEST(deterministic_fragments_resume_bit_for_bit)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         const uint64_t first = digest_of(s, COD_AGAINST_DECODED, 0, 0);
@@ -265,9 +258,8 @@ static void deterministic_fragments_resume_bit_for_bit(void **state)
  * Each rank of a node has its part of the snapshot of each fragment, and mirrors the other node's shards from their
  * parts.
  */
-static void on_two_nodes_fragments_are_those_of_one(void **state)
+TEST(on_two_nodes_fragments_are_those_of_one)
 {
-    (void)state;
     enum { RANKS = 4, SECOND = 2 };
     static const split s = {RANKS, {3, 1}, 2};
     if (cod_comm_size(job) != RANKS)
@@ -284,9 +276,8 @@ static void on_two_nodes_fragments_are_those_of_one(void **state)
     }
 }
 
-static void a_state_of_other_fragments_is_refused(void **state)
+TEST(a_state_of_other_fragments_is_refused)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -306,9 +297,8 @@ static void a_state_of_other_fragments_is_refused(void **state)
 }
 
 /** A version that the reader has to give up: its fragment goes on at the next key, the others lose nothing. */
-static void a_fragment_that_is_lost_comes_again(void **state)
+TEST(a_fragment_that_is_lost_comes_again)
 {
-    (void)state;
     enum { LOST = 1 };
     EACH_SPLIT(s)
     {
@@ -326,19 +316,4 @@ static void a_fragment_that_is_lost_comes_again(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fragments_are_whole_chunks_and_all_of_the_model),
-        cmocka_unit_test(fragments_are_taken_over_as_their_peers_published_them),
-        cmocka_unit_test(exact_own_fragments_stand_beside_what_is_taken_over),
-        cmocka_unit_test(deltas_against_another_reference_are_refused),
-        cmocka_unit_test(as_many_bytes_travel_in_fragments),
-        cmocka_unit_test(fragments_are_pulled_into_the_same_rooms),
-        cmocka_unit_test(deterministic_fragments_resume_bit_for_bit),
-        cmocka_unit_test(on_two_nodes_fragments_are_those_of_one),
-        cmocka_unit_test(a_state_of_other_fragments_is_refused),
-        cmocka_unit_test(a_fragment_that_is_lost_comes_again),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

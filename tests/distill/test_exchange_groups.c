@@ -16,9 +16,8 @@ enum { RUN_NAME = 7, DELTA = COD_EXCHANGE_DELTA };
 /**
  * More peers than one pull after another could follow: publications come every 12 steps, and a pull takes 7 at least.
  */
-static void all_peers_have_their_turn_within_a_period(void **state)
+TEST(all_peers_have_their_turn_within_a_period)
 {
-    (void)state;
     enum { GROUPS = 4, PERIOD = 12, VERSIONS = 40 };
     static const int sizes[GROUPS] = {1, 1, 1, 1};
     exchange_run r;
@@ -73,9 +72,8 @@ static cod_status offer_and_note(cod_transport *transport, const cod_slot_identi
  * Two pulls for three peers: who answered while the pull that it belongs to was taking another peer's version is asked
  * again.
  */
-static void what_is_proposed_was_asked_after_the_last_pull(void **state)
+TEST(what_is_proposed_was_asked_after_the_last_pull)
 {
-    (void)state;
     enum { GROUPS = 4, PERIOD = 40, VERSIONS = 12 };
     static const int sizes[GROUPS] = {1, 1, 1, 1};
     exchange_run r;
@@ -132,9 +130,8 @@ static void keep_warning(void *context, cod_log_level level, const char *line)
  * As of mixed processors: what they compute differs in a bit, and readers would put together what does not belong
  * together.
  */
-static void ranks_with_other_weights_are_named(void **state)
+TEST(ranks_with_other_weights_are_named)
 {
-    (void)state;
     static const split splits[] = {{3, {2, 1}}, {4, {2, 2}}, {4, {1, 3}}};
     for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++)
         for (int deterministic = 0; deterministic < 2; deterministic++) {
@@ -175,9 +172,8 @@ static double full_slots(const exchange_run *r, const int sizes[2])
 }
 
 /** `plan` says beforehand what a checkpoint holds at most: what all ranks of a group save, its equal arrays once. */
-static void a_checkpoint_is_no_longer_than_planned(void **state)
+TEST(a_checkpoint_is_no_longer_than_planned)
 {
-    (void)state;
     static const split splits[] = {{3, {2, 1}}, {4, {2, 2}}, {4, {1, 3}}};
     for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++) {
         exchange_run r;
@@ -228,9 +224,8 @@ static bool holds_what_is_planned(const exchange_run *r, const int sizes[2])
 /**
  * Two and two ranks of a group on two nodes, or two and one: each node has one copy, and the other node's shards once.
  */
-static void ranks_of_a_node_hold_values_together(void **state)
+TEST(ranks_of_a_node_hold_values_together)
 {
-    (void)state;
     enum { SECOND = 2 };
     static const split splits[] = {{4, {3, 1}}, {5, {4, 1}}};
     for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++) {
@@ -262,14 +257,4 @@ static void ranks_of_a_node_hold_values_together(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_of_a_node_hold_values_together),
-        cmocka_unit_test(a_checkpoint_is_no_longer_than_planned),
-        cmocka_unit_test(all_peers_have_their_turn_within_a_period),
-        cmocka_unit_test(what_is_proposed_was_asked_after_the_last_pull),
-        cmocka_unit_test(ranks_with_other_weights_are_named),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

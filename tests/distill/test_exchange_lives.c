@@ -161,9 +161,8 @@ static void check_held(exchange_run *r, uint64_t version, int life, uint64_t ref
 }
 
 /** Dies after version 6, resumes after 2, dies again before it is where it was, and resumes after 2 once more. */
-static void readers_follow_a_publisher_through_deaths(void **state)
+TEST_WITH(readers_follow_a_publisher_through_deaths, make_folder, remove_folder)
 {
-    (void)state;
     exchange_run publisher, reader;
     begin(&reader, READER, true);
     begin(&publisher, PUBLISHER, true);
@@ -206,9 +205,8 @@ static void check_begun_anew(uint64_t made)
     end(&reader);
 }
 
-static void readers_follow_a_publisher_that_begins_anew(void **state)
+TEST_WITH(readers_follow_a_publisher_that_begins_anew, make_folder, remove_folder)
 {
-    (void)state;
     check_begun_anew(1);
 }
 
@@ -216,9 +214,8 @@ static void readers_follow_a_publisher_that_begins_anew(void **state)
  * As long as the reference of a delta may be a version of before to a reader, keys are published: one more than there
  * were versions.
  */
-static void who_begins_anew_publishes_keys_up_to_its_old_newest(void **state)
+TEST_WITH(who_begins_anew_publishes_keys_up_to_its_old_newest, make_folder, remove_folder)
 {
-    (void)state;
     enum { BEFORE = 6, AFTER = 10 };
     exchange_run publisher;
     uint64_t keys = 0, last_key = 0;
@@ -254,9 +251,8 @@ static void publish_but_on_the_last_rank(exchange_run *r, uint64_t version)
 }
 
 /** One rank's storage fails for one version; the others know of nothing but what they are told. */
-static void a_version_that_could_not_be_written_makes_a_key(void **state)
+TEST_WITH(a_version_that_could_not_be_written_makes_a_key, make_folder, remove_folder)
 {
-    (void)state;
     exchange_run publisher, reader;
     const bool last = cod_comm_rank(job) == cod_comm_size(job) - 1;
     begin(&reader, READER, true);
@@ -274,9 +270,8 @@ static void a_version_that_could_not_be_written_makes_a_key(void **state)
 }
 
 /** It dies before its first publication. */
-static void readers_follow_a_publisher_that_hardly_begins_anew(void **state)
+TEST_WITH(readers_follow_a_publisher_that_hardly_begins_anew, make_folder, remove_folder)
 {
-    (void)state;
     check_begun_anew(0);
 }
 
@@ -304,9 +299,8 @@ static void read_until_refused(exchange_run *r, uint64_t refused)
 }
 
 /** A backup brings the header of an older version back: while its publisher lives, and while it is dead. */
-static void readers_go_on_after_an_older_header(void **state)
+TEST_WITH(readers_go_on_after_an_older_header, make_folder, remove_folder)
 {
-    (void)state;
     exchange_run publisher, reader;
     begin(&reader, READER, true);
     begin(&publisher, PUBLISHER, true);
@@ -345,9 +339,8 @@ static int halves_of(exchange_run *r, uint64_t version)
  * A group dies when one of its ranks has written a version and the other has not, and makes it again, of other weights,
  * while a reader that has the first half waits for the second.
  */
-static void halves_of_two_lives_never_meet(void **state)
+TEST_WITH(halves_of_two_lives_never_meet, make_folder, remove_folder)
 {
-    (void)state;
     exchange_run publisher, reader;
     if (cod_comm_size(job) == 1)
         return;
@@ -375,18 +368,4 @@ static void halves_of_two_lives_never_meet(void **state)
         free(saved.data[i]);
 }
 
-#define LIVES(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        LIVES(readers_follow_a_publisher_through_deaths),
-        LIVES(readers_follow_a_publisher_that_begins_anew),
-        LIVES(readers_follow_a_publisher_that_hardly_begins_anew),
-        LIVES(who_begins_anew_publishes_keys_up_to_its_old_newest),
-        LIVES(readers_go_on_after_an_older_header),
-        LIVES(halves_of_two_lives_never_meet),
-        LIVES(a_version_that_could_not_be_written_makes_a_key),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

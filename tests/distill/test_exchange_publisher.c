@@ -169,9 +169,8 @@ static bool is_kept_exact(const fixture *f, uint64_t version)
     return same;
 }
 
-static void readers_decode_what_a_merge_subtracts(void **state)
+TEST(readers_decode_what_a_merge_subtracts)
 {
-    (void)state;
     const cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     fixture f;
     open_fixture(&f, &options);
@@ -192,9 +191,8 @@ static void readers_decode_what_a_merge_subtracts(void **state)
 }
 
 /** Deltas are still against what readers hold, which is kept besides. */
-static void a_merge_may_subtract_what_was_published(void **state)
+TEST(a_merge_may_subtract_what_was_published)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.merge_against = COD_AGAINST_EXACT;
     options.fragments = FRAGMENTS;
@@ -214,9 +212,8 @@ static void a_merge_may_subtract_what_was_published(void **state)
 }
 
 /** What readers hold of the version before is overwritten chunk by chunk, so that no delta may follow a skipped one. */
-static void what_follows_a_skipped_exact_version_is_a_key(void **state)
+TEST(what_follows_a_skipped_exact_version_is_a_key)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.merge_against = COD_AGAINST_EXACT;
     fixture f;
@@ -232,9 +229,8 @@ static void what_follows_a_skipped_exact_version_is_a_key(void **state)
 }
 
 /** A third of the time until the next publication, from the step after the one that made the snapshot. */
-static void encoding_is_spread_over_steps(void **state)
+TEST(encoding_is_spread_over_steps)
 {
-    (void)state;
     enum { SPREAD = PERIOD / 3 };
     const cod_exchange_options options = options_of(COD_EXCHANGE_F32);
     fixture f;
@@ -251,9 +247,8 @@ static void encoding_is_spread_over_steps(void **state)
     close_fixture(&f);
 }
 
-static void what_is_not_finite_is_skipped(void **state)
+TEST(what_is_not_finite_is_skipped)
 {
-    (void)state;
     const cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     fixture f;
     open_fixture(&f, &options);
@@ -269,9 +264,8 @@ static void what_is_not_finite_is_skipped(void **state)
     close_fixture(&f);
 }
 
-static void only_steps_between_which_a_period_lies_are_due(void **state)
+TEST(only_steps_between_which_a_period_lies_are_due)
 {
-    (void)state;
     const cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     fixture f;
     open_fixture(&f, &options);
@@ -292,9 +286,8 @@ static void only_steps_between_which_a_period_lies_are_due(void **state)
 }
 
 /** A group that went back to version 2, where its readers may hold what it published up to version 5. */
-static void numbers_that_readers_may_hold_stand_for_keys(void **state)
+TEST(numbers_that_readers_may_hold_stand_for_keys)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.key_every = 1000;
     fixture f;
@@ -311,9 +304,8 @@ static void numbers_that_readers_may_hold_stand_for_keys(void **state)
     close_fixture(&f);
 }
 
-static void what_nothing_follows_is_a_key(void **state)
+TEST(what_nothing_follows_is_a_key)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.last_step = 3 * PERIOD + 1;
     fixture f;
@@ -326,9 +318,8 @@ static void what_nothing_follows_is_a_key(void **state)
     close_fixture(&f);
 }
 
-static void fragments_have_chains_of_their_own(void **state)
+TEST(fragments_have_chains_of_their_own)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.fragments = FRAGMENTS;
     fixture f;
@@ -344,9 +335,8 @@ static void fragments_have_chains_of_their_own(void **state)
     close_fixture(&f);
 }
 
-static void a_merge_takes_the_own_version_of_the_same_number(void **state)
+TEST(a_merge_takes_the_own_version_of_the_same_number)
 {
-    (void)state;
     const cod_exchange_options options = options_of(COD_EXCHANGE_F32);
     fixture f;
     open_fixture(&f, &options);
@@ -361,9 +351,8 @@ static void a_merge_takes_the_own_version_of_the_same_number(void **state)
     close_fixture(&f);
 }
 
-static void bytes_that_repeat_name_no_time_and_no_life(void **state)
+TEST(bytes_that_repeat_name_no_time_and_no_life)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.deterministic = true;
     fixture f;
@@ -397,9 +386,8 @@ static exchange_publications said(int64_t step, int waiting, int unfit)
     return (exchange_publications){.step = step, .waiting = waiting, .unfit = unfit};
 }
 
-static void a_publication_ends_when_all_ranks_have_encoded(void **state)
+TEST(a_publication_ends_when_all_ranks_have_encoded)
 {
-    (void)state;
     fixture f;
     await_version_5(&f);
     exchange_publisher *p = &f.publisher;
@@ -416,9 +404,8 @@ static void a_publication_ends_when_all_ranks_have_encoded(void **state)
     close_fixture(&f);
 }
 
-static void what_one_rank_could_not_encode_is_skipped_by_all(void **state)
+TEST(what_one_rank_could_not_encode_is_skipped_by_all)
 {
-    (void)state;
     fixture f;
     await_version_5(&f);
     exchange_publisher *p = &f.publisher;
@@ -429,9 +416,8 @@ static void what_one_rank_could_not_encode_is_skipped_by_all(void **state)
     close_fixture(&f);
 }
 
-static void the_least_time_passes_for_the_whole_group(void **state)
+TEST(the_least_time_passes_for_the_whole_group)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_F32);
     options.min_interval_ms = 1e9;
     fixture f;
@@ -449,9 +435,8 @@ static void the_least_time_passes_for_the_whole_group(void **state)
     close_fixture(&f);
 }
 
-static void what_storage_left_out_breaks_the_chain(void **state)
+TEST(what_storage_left_out_breaks_the_chain)
 {
-    (void)state;
     cod_exchange_options options = options_of(COD_EXCHANGE_DELTA);
     options.fragments = FRAGMENTS;
     fixture f;
@@ -485,9 +470,8 @@ static void what_storage_left_out_breaks_the_chain(void **state)
     close_fixture(&f);
 }
 
-static void a_fingerprint_knows_places_but_no_order(void **state)
+TEST(a_fingerprint_knows_places_but_no_order)
 {
-    (void)state;
     exchange_publisher one = {0}, other = {0}, moved = {0};
     exchange_note_print(&one, 0, 11);
     exchange_note_print(&one, 512, 22);
@@ -499,9 +483,8 @@ static void a_fingerprint_knows_places_but_no_order(void **state)
 }
 
 /** Checkpoints have these numbers in this order. */
-static void a_publisher_goes_on_from_what_it_saved(void **state)
+TEST(a_publisher_goes_on_from_what_it_saved)
 {
-    (void)state;
     static const uint64_t expected[] = {9, 90, 7, 1, 8, 2, 9, 8, 7, 6, 5, 4, 3, 2};
     enum { OWN = FRAGMENTS * COD_EXCHANGE_OWN_KEPT, COUNT = sizeof expected / sizeof expected[0] };
     _Static_assert((int)COUNT == EXCHANGE_PUBLISHER_NUMBERS + FRAGMENTS * EXCHANGE_CHAIN_NUMBERS,
@@ -524,28 +507,4 @@ static void a_publisher_goes_on_from_what_it_saved(void **state)
     assert_true(in.next == saved + COUNT && after.version == 9 && after.step == 90 && after.restored == 9);
     assert_memory_equal(chains_again, chains, sizeof chains);
     assert_memory_equal(again, kept, sizeof kept);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_decode_what_a_merge_subtracts),
-        cmocka_unit_test(a_merge_may_subtract_what_was_published),
-        cmocka_unit_test(what_follows_a_skipped_exact_version_is_a_key),
-        cmocka_unit_test(encoding_is_spread_over_steps),
-        cmocka_unit_test(what_is_not_finite_is_skipped),
-        cmocka_unit_test(only_steps_between_which_a_period_lies_are_due),
-        cmocka_unit_test(numbers_that_readers_may_hold_stand_for_keys),
-        cmocka_unit_test(what_nothing_follows_is_a_key),
-        cmocka_unit_test(fragments_have_chains_of_their_own),
-        cmocka_unit_test(a_merge_takes_the_own_version_of_the_same_number),
-        cmocka_unit_test(bytes_that_repeat_name_no_time_and_no_life),
-        cmocka_unit_test(a_publication_ends_when_all_ranks_have_encoded),
-        cmocka_unit_test(what_one_rank_could_not_encode_is_skipped_by_all),
-        cmocka_unit_test(the_least_time_passes_for_the_whole_group),
-        cmocka_unit_test(what_storage_left_out_breaks_the_chain),
-        cmocka_unit_test(a_publisher_goes_on_from_what_it_saved),
-        cmocka_unit_test(a_fingerprint_knows_places_but_no_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,9 +144,8 @@ static exchange_standing pull(fixture *f, uint64_t version, uint64_t life)
     return p->standing;
 }
 
-static void a_new_version_is_found_pulled_and_held(void **state)
+TEST_IN_FOLDER(a_new_version_is_found_pulled_and_held)
 {
-    (void)state;
     static const float nothing[TOTAL];
     fixture f;
     open_fixture(&f);
@@ -174,9 +173,8 @@ static void a_new_version_is_found_pulled_and_held(void **state)
 }
 
 /** A byte of a chunk's header, of its values, and of the last chunk. */
-static void what_is_damaged_is_refused_and_never_found_again(void **state)
+TEST_IN_FOLDER(what_is_damaged_is_refused_and_never_found_again)
 {
-    (void)state;
     static const int damaged[] = {0, 100, 4 * TOTAL};
     for (size_t k = 0; k < sizeof damaged / sizeof damaged[0]; k++) {
         fixture f;
@@ -198,9 +196,8 @@ static void what_is_damaged_is_refused_and_never_found_again(void **state)
     }
 }
 
-static void another_life_than_was_proposed_is_refused(void **state)
+TEST_IN_FOLDER(another_life_than_was_proposed_is_refused)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     publish(&f, 1, -1);
@@ -212,9 +209,8 @@ static void another_life_than_was_proposed_is_refused(void **state)
 }
 
 /** Its slot was taken by a later version; what is only lost is asked for as long as it is there. */
-static void what_is_gone_is_lost_but_not_refused(void **state)
+TEST_IN_FOLDER(what_is_gone_is_lost_but_not_refused)
 {
-    (void)state;
     fixture f;
     open_fixture(&f);
     held_peer *peer = &f.puller.peers[0];
@@ -230,9 +226,8 @@ static void what_is_gone_is_lost_but_not_refused(void **state)
 }
 
 /** Where weights are merged, a group that is behind pulls what its own publications reach next. */
-static void a_version_is_of_use_when_own_ones_have_reached_it(void **state)
+TEST_IN_FOLDER(a_version_is_of_use_when_own_ones_have_reached_it)
 {
-    (void)state;
     for (int merges = 0; merges <= 1; merges++) {
         fixture f;
         open_fixture(&f);
@@ -245,9 +240,8 @@ static void a_version_is_of_use_when_own_ones_have_reached_it(void **state)
 }
 
 /** Checkpoints have these numbers in this order. */
-static void peers_go_on_from_what_was_saved(void **state)
+TEST(peers_go_on_from_what_was_saved)
 {
-    (void)state;
     static const uint64_t expected[] = {4, 200, 230, 77, 6, 300, 310, 88};
     enum { PEERS = 2, COUNT = sizeof expected / sizeof expected[0] };
     _Static_assert((int)COUNT == PEERS * EXCHANGE_PEER_NUMBERS, "each number has its place");
@@ -266,19 +260,4 @@ static void peers_go_on_from_what_was_saved(void **state)
     for (int i = 0; i < PEERS; i++)
         assert_true(again[i].version == saved_of[i].version && again[i].step == saved_of[i].step &&
                     again[i].pulled_at == saved_of[i].pulled_at && again[i].published_ms == saved_of[i].published_ms);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_new_version_is_found_pulled_and_held),
-        IN_FOLDER(what_is_damaged_is_refused_and_never_found_again),
-        IN_FOLDER(another_life_than_was_proposed_is_refused),
-        IN_FOLDER(what_is_gone_is_lost_but_not_refused),
-        IN_FOLDER(a_version_is_of_use_when_own_ones_have_reached_it),
-        cmocka_unit_test(peers_go_on_from_what_was_saved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

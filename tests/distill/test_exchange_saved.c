@@ -127,9 +127,8 @@ static cod_status go_on(const split *s, form how, uint64_t *digest)
     return status;
 }
 
-static void saved_slots_take_what_they_hold(void **state)
+TEST(saved_slots_take_what_they_hold)
 {
-    (void)state;
     for (const split *s = splits; s < splits + sizeof splits / sizeof splits[0]; s++) {
         uint64_t first, again;
         if (s->ranks != cod_comm_size(job))
@@ -145,8 +144,4 @@ static void saved_slots_take_what_they_hold(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(saved_slots_take_what_they_hold)};
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

@@ -106,9 +106,8 @@ static void go_on_together(exchange_run *r)
  * No time-out of the exchange ends while the test runs, so that a step that waited for the stopped group would wait for
  * ever.
  */
-static void a_stopped_group_delays_no_other(void **state)
+TEST(a_stopped_group_delays_no_other)
 {
-    (void)state;
     exchange_run r;
     open_three(&r, 1e6);
     run_until_all_hold(&r, 3);
@@ -124,9 +123,8 @@ static void a_stopped_group_delays_no_other(void **state)
  * The last rank has published and is stopped before anybody has read a byte of it but for the window's warm-up; pulls
  * of it are given up.
  */
-static void a_group_that_is_stopped_at_the_first_pull_delays_no_other(void **state)
+TEST(a_group_that_is_stopped_at_the_first_pull_delays_no_other)
 {
-    (void)state;
     static const double patience_s = 0.5;
     exchange_run r;
     open_three(&r, patience_s);
@@ -141,9 +139,4 @@ static void a_group_that_is_stopped_at_the_first_pull_delays_no_other(void **sta
     check_all(sound);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stopped_group_delays_no_other),
-                                       cmocka_unit_test(a_group_that_is_stopped_at_the_first_pull_delays_no_other)};
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

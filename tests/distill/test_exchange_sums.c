@@ -83,9 +83,8 @@ static bool all_are(const group *g, int place, exchange_phase phase)
 }
 
 /** The reduction of a step has these numbers in these places. */
-static void each_number_has_its_place(void **state)
+TEST(each_number_has_its_place)
 {
-    (void)state;
     static const double untouched = -1;
     group g;
     double told[FLAGS + 1];
@@ -137,9 +136,8 @@ static void each_number_has_its_place(void **state)
     close_group(&g);
 }
 
-static void a_group_hears_of_its_publication(void **state)
+TEST(a_group_hears_of_its_publication)
 {
-    (void)state;
     group g;
     open_group(&g);
     for (int r = 0; r < RANKS; r++)
@@ -159,9 +157,8 @@ static void a_group_hears_of_its_publication(void **state)
     close_group(&g);
 }
 
-static void a_proposal_is_heard_once_by_all(void **state)
+TEST(a_proposal_is_heard_once_by_all)
 {
-    (void)state;
     group g;
     exchange_proposal proposal;
     exchange_outcome outcome;
@@ -179,9 +176,8 @@ static void a_proposal_is_heard_once_by_all(void **state)
 }
 
 /** From its shards to all shards; the other pull stays where it is. */
-static void a_version_is_gathered_and_taken_over_by_all_at_once(void **state)
+TEST(a_version_is_gathered_and_taken_over_by_all_at_once)
 {
-    (void)state;
     group g;
     exchange_proposal proposal;
     exchange_outcome outcome;
@@ -203,9 +199,8 @@ static void a_version_is_gathered_and_taken_over_by_all_at_once(void **state)
     close_group(&g);
 }
 
-static void nothing_is_gathered_where_all_have_it(void **state)
+TEST(nothing_is_gathered_where_all_have_it)
 {
-    (void)state;
     for (int on_device = 0; on_device <= 1; on_device++) {
         group g;
         exchange_proposal proposal;
@@ -223,9 +218,8 @@ static void nothing_is_gathered_where_all_have_it(void **state)
     }
 }
 
-static void what_one_rank_lost_is_given_up_by_all(void **state)
+TEST(what_one_rank_lost_is_given_up_by_all)
 {
-    (void)state;
     for (int refused = 0; refused <= 1; refused++) {
         group g;
         exchange_proposal proposal;
@@ -242,9 +236,8 @@ static void what_one_rank_lost_is_given_up_by_all(void **state)
 }
 
 /** What is sent between ranks ends on all of them first. */
-static void ranks_that_gather_are_not_disturbed(void **state)
+TEST(ranks_that_gather_are_not_disturbed)
 {
-    (void)state;
     group g;
     exchange_proposal proposal;
     exchange_outcome outcome;
@@ -260,18 +253,4 @@ static void ranks_that_gather_are_not_disturbed(void **state)
     assert_int_equal(decide(&g, FIRST, 121, &proposal, &outcome), EXCHANGE_GIVE_UP);
     assert_true(outcome.lost && outcome.refused && outcome.bytes == 0 && all_are(&g, FIRST, EXCHANGE_IDLE));
     close_group(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_number_has_its_place),
-        cmocka_unit_test(a_group_hears_of_its_publication),
-        cmocka_unit_test(a_proposal_is_heard_once_by_all),
-        cmocka_unit_test(a_version_is_gathered_and_taken_over_by_all_at_once),
-        cmocka_unit_test(nothing_is_gathered_where_all_have_it),
-        cmocka_unit_test(what_one_rank_lost_is_given_up_by_all),
-        cmocka_unit_test(ranks_that_gather_are_not_disturbed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

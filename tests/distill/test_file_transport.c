@@ -24,9 +24,8 @@ static const char *at(const char *name)
     return cod_test_at(path);
 }
 
-static void versions_travel_and_old_ones_go(void **state)
+TEST_IN_FOLDER(versions_travel_and_old_ones_go)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     cod_pull_state how;
     cod_pulled got;
@@ -55,9 +54,8 @@ static bool holds(const cod_pulled *got, uint64_t version)
 }
 
 /** One whose version is not there yet keeps no other waiting, and one that is given up disturbs none. */
-static void several_pulls_go_on_at_once(void **state)
+TEST_IN_FOLDER(several_pulls_go_on_at_once)
 {
-    (void)state;
     const cod_slot_identity who = pair_identity(0, 1);
     const uint64_t versions[PULLS] = {4, 2, 3};
     cod_pull_state how[PULLS] = {0};
@@ -81,9 +79,8 @@ static void several_pulls_go_on_at_once(void **state)
     pair_close(publisher, reader);
 }
 
-static void what_is_damaged_or_foreign_is_refused(void **state)
+TEST_IN_FOLDER(what_is_damaged_or_foreign_is_refused)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     cod_pull_state how;
     cod_pulled got;
@@ -114,9 +111,8 @@ static void what_is_damaged_or_foreign_is_refused(void **state)
     pair_close(NULL, reader);
 }
 
-static void publishing_survives_storage_that_goes_and_comes(void **state)
+TEST_IN_FOLDER(publishing_survives_storage_that_goes_and_comes)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     cod_pull_state how;
     cod_pulled got;
@@ -137,9 +133,8 @@ static void publishing_survives_storage_that_goes_and_comes(void **state)
     pair_close(publisher, reader);
 }
 
-static void a_resumed_publisher_shows_what_is_still_there(void **state)
+TEST_IN_FOLDER(a_resumed_publisher_shows_what_is_still_there)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     cod_pull_state how;
     cod_pulled got;
@@ -201,9 +196,8 @@ static uint64_t await_newer(cod_transport *reader, uint64_t newest)
  * A publisher that is killed at random moments, also while it encodes or writes, leaves nothing that a reader takes for
  * a version.
  */
-static void a_killed_publisher_leaves_whole_versions_only(void **state)
+TEST_IN_FOLDER(a_killed_publisher_leaves_whole_versions_only)
 {
-    (void)state;
     enum { KILLS = 10 };
     const uint64_t seed = 5;
     cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 0);
@@ -244,9 +238,8 @@ static void put_header(const void *bytes, size_t count)
 }
 
 /** As a restored backup or a cache does: nothing old is taken, and what is newer is. */
-static void an_older_header_is_refused(void **state)
+TEST_IN_FOLDER(an_older_header_is_refused)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     void *old;
     size_t bytes;
@@ -297,9 +290,8 @@ static int begin_anew_and_die(bool late)
     return child > 0 && waitpid(child, &how, 0) == child && WIFSIGNALED(how) ? 0 : -1;
 }
 
-static void who_begins_anew_and_is_killed_forgets_no_number(void **state)
+TEST_IN_FOLDER(who_begins_anew_and_is_killed_forgets_no_number)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     uint64_t version;
     pair_open(&publisher, &reader, 3);
@@ -320,9 +312,8 @@ static void who_begins_anew_and_is_killed_forgets_no_number(void **state)
 }
 
 /** What others put in a file's or a folder's place is neither waited for, nor followed, nor removed. */
-static void links_and_fifos_are_refused(void **state)
+TEST_IN_FOLDER(links_and_fifos_are_refused)
 {
-    (void)state;
     cod_transport *publisher, *reader, *none = NULL;
     cod_pull_state how;
     cod_pulled got;
@@ -366,9 +357,8 @@ static void links_and_fifos_are_refused(void **state)
     pair_close(publisher, reader);
 }
 
-static void folders_are_for_their_owner_alone(void **state)
+TEST_IN_FOLDER(folders_are_for_their_owner_alone)
 {
-    (void)state;
     struct stat info;
     cod_transport *publisher, *reader;
     const mode_t before = umask(0);
@@ -404,9 +394,8 @@ static void damage(const char *name, off_t place)
     close(file);
 }
 
-static void what_another_key_sealed_is_refused(void **state)
+TEST_IN_FOLDER(what_another_key_sealed_is_refused)
 {
-    (void)state;
     cod_transport *publisher = NULL, *reader = NULL, *stranger = NULL, *open_reader = NULL;
     cod_pull_state how;
     cod_pulled got;
@@ -451,9 +440,8 @@ static void what_another_key_sealed_is_refused(void **state)
 }
 
 /** 2^64 - 1 as the newest version would make all true headers look old. */
-static void a_version_that_no_run_reaches_is_refused(void **state)
+TEST_IN_FOLDER(a_version_that_no_run_reaches_is_refused)
 {
-    (void)state;
     cod_transport *publisher, *reader;
     unsigned char *room;
     uint64_t version;
@@ -473,25 +461,4 @@ static void a_version_that_no_run_reaches_is_refused(void **state)
     assert_ok(status);
     assert_int_equal(version, 2);
     pair_close(publisher, reader);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(versions_travel_and_old_ones_go),
-        IN_FOLDER(several_pulls_go_on_at_once),
-        IN_FOLDER(what_is_damaged_or_foreign_is_refused),
-        IN_FOLDER(publishing_survives_storage_that_goes_and_comes),
-        IN_FOLDER(a_killed_publisher_leaves_whole_versions_only),
-        IN_FOLDER(an_older_header_is_refused),
-        IN_FOLDER(who_begins_anew_and_is_killed_forgets_no_number),
-        IN_FOLDER(a_resumed_publisher_shows_what_is_still_there),
-        IN_FOLDER(links_and_fifos_are_refused),
-        IN_FOLDER(folders_are_for_their_owner_alone),
-        IN_FOLDER(what_another_key_sealed_is_refused),
-        IN_FOLDER(a_version_that_no_run_reaches_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

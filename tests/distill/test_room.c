@@ -8,9 +8,8 @@
 
 enum { PLACES = 2, SLOT_BYTES = 100 };
 
-static void pulls_of_a_place_share_its_room(void **state)
+TEST(pulls_of_a_place_share_its_room)
 {
-    (void)state;
     cod_rooms rooms = {0};
     cod_room *first, *again, *other;
     assert_ok(cod_rooms_init(&rooms, PLACES, SLOT_BYTES));
@@ -24,9 +23,8 @@ static void pulls_of_a_place_share_its_room(void **state)
     cod_rooms_clear(&rooms);
 }
 
-static void a_room_is_left_to_who_still_writes_there(void **state)
+TEST(a_room_is_left_to_who_still_writes_there)
 {
-    (void)state;
     cod_rooms rooms = {0};
     cod_room *given_up, *next, *after;
     assert_ok(cod_rooms_init(&rooms, PLACES, SLOT_BYTES));
@@ -44,13 +42,4 @@ static void a_room_is_left_to_who_still_writes_there(void **state)
     memset(after->data, 2, SLOT_BYTES);
     cod_room_release(after);
     cod_room_release(given_up);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pulls_of_a_place_share_its_room),
-        cmocka_unit_test(a_room_is_left_to_who_still_writes_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

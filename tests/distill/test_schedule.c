@@ -24,9 +24,8 @@ static double largest_jump(const cod_teacher_age *age, int64_t from, int64_t to)
     return largest;
 }
 
-static void a_first_teacher_ramps_in_after_burn_in(void **state)
+TEST(a_first_teacher_ramps_in_after_burn_in)
 {
-    (void)state;
     const cod_teacher_age early = {.step = 100, .since = 60}, late = {.step = 150, .since = 150},
                           none = {.step = 0, .since = -1};
     assert_true(weight(&none, 1000) == 0);
@@ -39,9 +38,8 @@ static void a_first_teacher_ramps_in_after_burn_in(void **state)
     assert_true(largest_jump(&late, 150, 350) < 1.01 * 0.5 / RAMP);
 }
 
-static void a_teacher_that_grows_old_ramps_out(void **state)
+TEST(a_teacher_that_grows_old_ramps_out)
 {
-    (void)state;
     const cod_teacher_age age = {.step = 1000, .since = 500};
     assert_true(weight(&age, 1000 + LIMIT) == 0.5);
     assert_true(fabs(weight(&age, 1000 + LIMIT + LIMIT / 8) - 0.25) < 1e-12);
@@ -54,9 +52,8 @@ static void a_teacher_that_grows_old_ramps_out(void **state)
     assert_true(cod_teacher_freshness(&unset, &age, 1000 + 25 * PERIOD) == 0);
 }
 
-static void seconds_count_where_they_are_limited(void **state)
+TEST(seconds_count_where_they_are_limited)
 {
-    (void)state;
     const cod_exchange_options limited = {.period = PERIOD, .max_staleness_steps = LIMIT, .max_staleness_s = 8};
     cod_teacher_age age = {.step = 1000, .since = 500, .age_s = NAN};
     assert_true(cod_teacher_freshness(&limited, &age, 1000) == 1);
@@ -75,9 +72,8 @@ static void seconds_count_where_they_are_limited(void **state)
 }
 
 /** As a pull does it: whoever had faded out comes back from zero, whoever had not goes on. */
-static void a_returning_peer_ramps_in(void **state)
+TEST(a_returning_peer_ramps_in)
 {
-    (void)state;
     cod_teacher_age age = {.step = 1000, .since = 500};
     const int64_t gone = 1000 + 2 * LIMIT;
     double before = weight(&age, gone);
@@ -92,22 +88,11 @@ static void a_returning_peer_ramps_in(void **state)
     assert_true(weight(&age, gone + 2 * RAMP) == 0.5);
 }
 
-static void the_weight_falls_with_the_learning_rate(void **state)
+TEST(the_weight_falls_with_the_learning_rate)
 {
-    (void)state;
     const cod_teacher_age age = {.step = 1000, .since = 500};
     cod_distill_options fading = distill;
     fading.fade = true;
     assert_true(cod_teacher_weight(&fading, &exchange, &age, 1000, 0.3) == 0.15);
     assert_true(cod_teacher_weight(&distill, &exchange, &age, 1000, 0.3) == 0.5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_first_teacher_ramps_in_after_burn_in),  cmocka_unit_test(a_teacher_that_grows_old_ramps_out),
-        cmocka_unit_test(seconds_count_where_they_are_limited),    cmocka_unit_test(a_returning_peer_ramps_in),
-        cmocka_unit_test(the_weight_falls_with_the_learning_rate),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,9 +31,8 @@ static void publish(cod_slot_writer *writer, uint64_t version)
         cod_slot_close(writer, slot, &(cod_slot_entry){.version = version, .life = version * 10, .bytes = BYTES}));
 }
 
-static void a_slow_reader_keeps_its_slot_until_it_is_reopened(void **state)
+TEST(a_slow_reader_keeps_its_slot_until_it_is_reopened)
 {
-    (void)state;
     unsigned char *memory = calloc(1, cod_slot_window_bytes(&LAYOUT));
     cod_slot_writer writer;
     cod_slot_header header;
@@ -75,9 +74,8 @@ static cod_slot_header holding(const cod_slot_entry *entries, uint32_t count)
     return header;
 }
 
-static void deltas_that_follow_each_other_are_offered_together(void **state)
+TEST(deltas_that_follow_each_other_are_offered_together)
 {
-    (void)state;
     /* In the order of slots, not of versions: a key, and deltas of which one is of another life and one left out. */
     const cod_slot_entry entries[] = {
         {.version = 7, .life = 3, .reference = 6}, {.version = 4, .life = 3},
@@ -103,9 +101,8 @@ static void deltas_that_follow_each_other_are_offered_together(void **state)
 }
 
 /** A header may say anything. */
-static void a_delta_against_itself_is_not_followed_for_ever(void **state)
+TEST(a_delta_against_itself_is_not_followed_for_ever)
 {
-    (void)state;
     const cod_slot_entry entry = {.version = 5, .reference = 5};
     const cod_slot_header header = holding(&entry, 1);
     const cod_slot_wanted wanted = {.held = 4, .at_most = UINT64_MAX, .spacing = 0};
@@ -131,9 +128,8 @@ __attribute__((no_sanitize("thread"), noinline)) static void get(const unsigned 
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-static void a_torn_read_is_never_taken(void **state)
+TEST(a_torn_read_is_never_taken)
 {
-    (void)state;
     unsigned char *memory = aligned_alloc(64, (cod_slot_window_bytes(&LAYOUT) + 63) & ~(uint64_t)63);
     memset(memory, 0, cod_slot_window_bytes(&LAYOUT));
     cod_slot_writer writer;
@@ -169,15 +165,4 @@ static void a_torn_read_is_never_taken(void **state)
     assert_int_equal(wrong, 0);
     assert_true(taken > 0);
     free(memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_reader_keeps_its_slot_until_it_is_reopened),
-        cmocka_unit_test(deltas_that_follow_each_other_are_offered_together),
-        cmocka_unit_test(a_delta_against_itself_is_not_followed_for_ever),
-        cmocka_unit_test(a_torn_read_is_never_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,9 +48,8 @@ static size_t programs_of(const cod_run_config *run, cod_strategy *strategy)
     return added;
 }
 
-static void codistill_keeps_its_options(void **state)
+TEST(codistill_keeps_its_options)
 {
-    (void)state;
     cod_run_config alone, batch, mixed;
     cod_strategy *strategies[3];
     load("codistill", 2, "exchange: {transport: file, period: 5}\ndistill: {weight: 0}\n", &alone);
@@ -74,9 +73,8 @@ static void codistill_keeps_its_options(void **state)
         cod_run_config_clear(runs[i]);
 }
 
-static void diloco_keeps_its_options(void **state)
+TEST(diloco_keeps_its_options)
 {
-    (void)state;
     cod_run_config coded, exact;
     cod_strategy_plan plans[2];
     load("diloco", 3, "diloco: {period: 30, codec: int8}\n", &coded);
@@ -92,9 +90,8 @@ static void diloco_keeps_its_options(void **state)
     cod_run_config_clear(&exact);
 }
 
-static void servers_keep_their_options(void **state)
+TEST(servers_keep_their_options)
 {
-    (void)state;
     cod_run_config one, two, other;
     cod_strategy_plan plans[2];
     load("async_parameter_server", 5, "async_parameter_server: {push_codec: int8}\n", &one);
@@ -113,12 +110,4 @@ static void servers_keep_their_options(void **state)
     cod_run_config_clear(&other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codistill_keeps_its_options),
-        cmocka_unit_test(diloco_keeps_its_options),
-        cmocka_unit_test(servers_keep_their_options),
-    };
-    return cmocka_run_group_tests_name("options of several runs", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

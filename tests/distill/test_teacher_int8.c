@@ -86,9 +86,8 @@ static double check_rounded(student *s, cod_teacher *teacher, const float *value
 }
 
 /** Weights are random, and so less forgiving than trained ones. */
-static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
+TEST(a_teacher_on_integers_rounds_by_ranges_of_its_own)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         student s;
@@ -130,9 +129,8 @@ static void a_teacher_on_integers_rounds_by_ranges_of_its_own(void **state)
 }
 
 /** On a device the run that meets what is not finite is queued as any other: the ranges tell, when they have come. */
-static void a_teacher_on_integers_that_meets_no_number_is_refused_by_layer(void **state)
+TEST(a_teacher_on_integers_that_meets_no_number_is_refused_by_layer)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         student s;
@@ -162,13 +160,4 @@ static void a_teacher_on_integers_that_meets_no_number_is_refused_by_layer(void 
         cod_teacher_destroy(teacher);
         student_close(&s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_teacher_on_integers_rounds_by_ranges_of_its_own),
-        cmocka_unit_test(a_teacher_on_integers_that_meets_no_number_is_refused_by_layer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,9 +20,8 @@ static cod_exchange_options drawing(int k, uint64_t seed)
     return (cod_exchange_options){.peers = COD_PEERS_RANDOM + 256 * k, .codec = COD_EXCHANGE_DELTA, .seed = seed};
 }
 
-static void all_and_ring_read_whom_they_say(void **state)
+TEST(all_and_ring_read_whom_they_say)
 {
-    (void)state;
     const cod_exchange_options all = {.peers = COD_PEERS_ALL, .codec = COD_EXCHANGE_DELTA},
                                ring = {.peers = COD_PEERS_RING, .codec = COD_EXCHANGE_DELTA},
                                none = {.peers = COD_PEERS_ALL, .codec = COD_EXCHANGE_NONE};
@@ -35,9 +34,8 @@ static void all_and_ring_read_whom_they_say(void **state)
     }
 }
 
-static void a_draw_gives_each_group_k_others(void **state)
+TEST(a_draw_gives_each_group_k_others)
 {
-    (void)state;
     for (int k = 1; k < GROUPS; k++) {
         const cod_exchange_options options = drawing(k, 5);
         for (int reader = 0; reader < GROUPS; reader++) {
@@ -48,9 +46,8 @@ static void a_draw_gives_each_group_k_others(void **state)
 }
 
 /** All peers where the period allows it, else as many as it allows. */
-static void auto_reads_as_many_as_the_period_allows(void **state)
+TEST(auto_reads_as_many_as_the_period_allows)
 {
-    (void)state;
     enum { MANY = 200 };
     cod_exchange_options options = {.peers = COD_PEERS_AUTO, .period = 50, .codec = COD_EXCHANGE_DELTA, .seed = 3};
     char advice[512];
@@ -74,9 +71,8 @@ static void auto_reads_as_many_as_the_period_allows(void **state)
 }
 
 /** Over many seeds each other group is drawn about equally often: 12 others would be 1000·3/11 = 273 times, ± 14. */
-static void a_draw_is_fair_and_differs_from_seed_to_seed(void **state)
+TEST(a_draw_is_fair_and_differs_from_seed_to_seed)
 {
-    (void)state;
     int times[GROUPS][GROUPS] = {{0}};
     for (uint64_t seed = 0; seed < 1000; seed++) {
         const cod_exchange_options options = drawing(3, seed);
@@ -100,9 +96,8 @@ static cod_status set(const char *text, int *peers, const char **back, cod_arena
     return COD_OK;
 }
 
-static void a_choice_may_take_a_number(void **state)
+TEST(a_choice_may_take_a_number)
 {
-    (void)state;
     cod_arena arena = {0};
     int peers;
     const char *back;
@@ -132,16 +127,4 @@ static void a_choice_may_take_a_number(void **state)
                      set(wrong[i], &peers, &back, &arena));
     assert_fails(COD_ERR_ARGUMENT, "did you mean 'ring'", set("rign", &peers, &back, &arena));
     cod_arena_clear(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_and_ring_read_whom_they_say),
-        cmocka_unit_test(a_draw_gives_each_group_k_others),
-        cmocka_unit_test(auto_reads_as_many_as_the_period_allows),
-        cmocka_unit_test(a_draw_is_fair_and_differs_from_seed_to_seed),
-        cmocka_unit_test(a_choice_may_take_a_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

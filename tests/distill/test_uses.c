@@ -50,9 +50,8 @@ static void check_teacher(student *s, cod_teacher *teacher, const float *values)
     check_teacher_of(s, teacher, s, values);
 }
 
-static void a_peer_of_another_architecture_teaches(void **state)
+TEST(a_peer_of_another_architecture_teaches)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         student small, large;
@@ -83,9 +82,8 @@ static void a_peer_of_another_architecture_teaches(void **state)
     }
 }
 
-static void a_teacher_predicts_as_its_checkpoint_infers(void **state)
+TEST(a_teacher_predicts_as_its_checkpoint_infers)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         student s;
@@ -186,9 +184,8 @@ static void check_mean(const cod_backend *backend, const char *architecture, flo
     student_close(&s);
 }
 
-static void several_teachers_predict_their_weighted_mean(void **state)
+TEST(several_teachers_predict_their_weighted_mean)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         check_mean(backends[b], SMALL, 0);
@@ -198,9 +195,8 @@ static void several_teachers_predict_their_weighted_mean(void **state)
     }
 }
 
-static void the_strength_of_a_merge_falls_with_its_delay(void **state)
+TEST(the_strength_of_a_merge_falls_with_its_delay)
 {
-    (void)state;
     static const double alphas[] = {1, 0.5, 0.309016994374947};
     for (int d = 0; d < 3; d++)
         assert_true(fabs(cod_merge_alpha(d) - alphas[d]) < 1e-12);
@@ -276,9 +272,8 @@ static void check_merges_together(cod_merger *merger, cod_weights *weights, cons
     free(alone);
 }
 
-static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer(void **state)
+TEST(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         student s;
@@ -324,9 +319,8 @@ static void a_merge_moves_weights_by_the_difference_and_statistics_toward_the_pe
 }
 
 /** Ranges that are merged one after another make the merge of all, and each leaves what is outside it. */
-static void ranges_are_merged_by_themselves(void **state)
+TEST(ranges_are_merged_by_themselves)
 {
-    (void)state;
     student s;
     cod_merger *whole, *cut;
     student_open(&s, &cod_ref_backend, SMALL);
@@ -362,17 +356,4 @@ static void ranges_are_merged_by_themselves(void **state)
     free(all);
     free(after);
     student_close(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_are_merged_by_themselves),
-        cmocka_unit_test(a_teacher_predicts_as_its_checkpoint_infers),
-        cmocka_unit_test(a_peer_of_another_architecture_teaches),
-        cmocka_unit_test(several_teachers_predict_their_weighted_mean),
-        cmocka_unit_test(the_strength_of_a_merge_falls_with_its_delay),
-        cmocka_unit_test(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@ static int set_up(void **state)
 }
 
 /** The mean of the made pictures' logits is not held: the generator bears on it. */
-static void generators_gradients_agree_with_differences(void **state)
+TEST(generators_gradients_agree_with_differences)
 {
-    (void)state;
     small_gan gan;
     net_check check;
     small_gan_build(BASE " gan.content=vgg11 gan.content_weight=1e-3 gan.adversarial_weight=1", &gan);
@@ -42,9 +41,8 @@ static void generators_gradients_agree_with_differences(void **state)
  * The discriminator's means are constants. Differences see them so where a program is given the means that the sub-step
  * left; the sub-step's own gradients must be that program's, which differences confirm.
  */
-static void discriminators_gradients_hold_the_means(void **state)
+TEST(discriminators_gradients_hold_the_means)
 {
-    (void)state;
     small_gan gan;
     net_check check;
     small_gan_build(BASE " gan.content=pixel gan.label_smoothing=0.1", &gan);
@@ -76,16 +74,14 @@ static void discriminators_gradients_hold_the_means(void **state)
     small_gan_clear(&gan);
 }
 
-static void twenty_steps_are_pytorchs(void **state)
+TEST(twenty_steps_are_pytorchs)
 {
-    (void)state;
     small_gan_compare("esrgan", BASE, 2);
 }
 
 /** With a generator that rests in every second step the discriminator has pictures in each. */
-static void passes_of_the_generator_are_counted(void **state)
+TEST(passes_of_the_generator_are_counted)
 {
-    (void)state;
     small_gan gan;
     small_gan_build(BASE " gan.content=pixel gan.every=2 gan.warm_up=1", &gan);
     small_gan_compile(&gan, NULL, 0);
@@ -99,9 +95,8 @@ static void passes_of_the_generator_are_counted(void **state)
  * Names and sizes of BasicSR's network of 128 and 256 pixels, whose first fully connected layer has 8192 inputs in
  * both.
  */
-static void the_published_discriminators_have_their_tensors(void **state)
+TEST(the_published_discriminators_have_their_tensors)
 {
-    (void)state;
     for (int blocks = 5; blocks <= 6; blocks++) {
         cod_graph *graph;
         size_t found = 0, weights = 0;
@@ -124,21 +119,18 @@ static void the_published_discriminators_have_their_tensors(void **state)
     }
 }
 
-static void each_step_in_f32_is_that_in_f64(void **state)
+TEST(each_step_in_f32_is_that_in_f64)
 {
-    (void)state;
     small_gan_follow_f32("esrgan", BASE);
 }
 
-static void twenty_steps_in_f32_are_pytorchs(void **state)
+TEST(twenty_steps_in_f32_are_pytorchs)
 {
-    (void)state;
     small_gan_compare_f32("esrgan", BASE);
 }
 
-static void contradictions_are_told(void **state)
+TEST(contradictions_are_told)
 {
-    (void)state;
     small_gan_refuse(BASE " gan.perceptual_file=",
                      "'vgg54' compares features of VGG-19: name its weights in gan.perceptual_file");
     small_gan_refuse(
@@ -148,15 +140,4 @@ static void contradictions_are_told(void **state)
     small_gan_refuse("train.recipe=esrgan data.patch=24 gan.content=pixel model.scale=3", "no patch fits this scale");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(generators_gradients_agree_with_differences),
-                                       cmocka_unit_test(discriminators_gradients_hold_the_means),
-                                       cmocka_unit_test(twenty_steps_are_pytorchs),
-                                       cmocka_unit_test(each_step_in_f32_is_that_in_f64),
-                                       cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),
-                                       cmocka_unit_test(passes_of_the_generator_are_counted),
-                                       cmocka_unit_test(the_published_discriminators_have_their_tensors),
-                                       cmocka_unit_test(contradictions_are_told)};
-    return cmocka_run_group_tests_name("esrgan", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

@@ -19,9 +19,8 @@ static cod_status examine(const char *path, cod_vgg_layer layer, cod_vgg_input *
     return cod_perceptual_examine(path, layer, COD_PERCEPTUAL_INPUT_AUTO, input);
 }
 
-static void layers_are_told_apart(void **state)
+TEST(layers_are_told_apart)
 {
-    (void)state;
     cod_vgg_input input;
     const char *path = cod_test_at("vgg.safetensors");
     assert_fails(COD_ERR_IO, "vgg.safetensors", examine(path, conv2_2, &input));
@@ -41,9 +40,8 @@ static void layers_are_told_apart(void **state)
                  examine(path, conv2_2, &input));
 }
 
-static void metadata_say_how_pictures_are_presented(void **state)
+TEST(metadata_say_how_pictures_are_presented)
 {
-    (void)state;
     static const struct {
         const char *key, *value;
         cod_vgg_input input;
@@ -68,9 +66,8 @@ static void metadata_say_how_pictures_are_presented(void **state)
 }
 
 /** The file among the shared data, where it is there, has conv2_2 but not conv5_4, and is of Caffe's convention. */
-static void the_shared_file_is_understood(void **state)
+TEST(the_shared_file_is_understood)
 {
-    (void)state;
     const char *data = getenv("COD_DATA");
     char path[4096];
     cod_vgg_input input;
@@ -83,9 +80,8 @@ static void the_shared_file_is_understood(void **state)
 }
 
 /** The same of SqueezeNet, by both namings. */
-static void squeezenet_is_told_too(void **state)
+TEST(squeezenet_is_told_too)
 {
-    (void)state;
     cod_squeezenet_names names;
     cod_vgg_input input;
     const char *path = cod_test_at("squeeze.safetensors");
@@ -111,10 +107,4 @@ static void squeezenet_is_told_too(void **state)
     assert_fails(COD_ERR_FORMAT, "layer 1 lacks 'features.0.bias'", cod_squeezenet_examine(path, 1, &names, &input));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_told_apart), cmocka_unit_test(squeezenet_is_told_too),
-        cmocka_unit_test(metadata_say_how_pictures_are_presented), cmocka_unit_test(the_shared_file_is_understood)};
-    return cmocka_run_group_tests_name("perceptual", tests, cod_test_folder_make, cod_test_folder_remove);
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

@@ -31,9 +31,8 @@ static void settle(small_gan *gan)
         assert_ok(net_run(&gan->net, "discriminator"));
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     enum { LAZY = 2 }; /* the penalty has a sub-step of its own */
     static const char *const checked[] = {
         "gan.content=pixel train.loss=mse gan.label_smoothing=0.1 gan.r1=0.1",
@@ -64,16 +63,14 @@ static void gradients_agree_with_differences(void **state)
     }
 }
 
-static void twenty_steps_are_pytorchs(void **state)
+TEST(twenty_steps_are_pytorchs)
 {
-    (void)state;
     small_gan_compare("real_esrgan", BASE PLAIN, 5);
 }
 
 /** What `auto` stands for is what the authors' code has. */
-static void the_published_losses_are_weighted(void **state)
+TEST(the_published_losses_are_weighted)
 {
-    (void)state;
     small_gan gan;
     small_gan_build(BASE "4 model.scale=2 gan.content=[0.1*vgg12,0.1*vgg22]", &gan);
     const cod_sub_step *step = small_gan_step(&gan, "generator");
@@ -97,15 +94,13 @@ static void the_published_losses_are_weighted(void **state)
     cod_run_config_clear(&gan.config);
 }
 
-static void each_step_in_f32_is_that_in_f64(void **state)
+TEST(each_step_in_f32_is_that_in_f64)
 {
-    (void)state;
     small_gan_follow_f32("real_esrgan", BASE PLAIN);
 }
 
-static void twenty_steps_in_f32_are_pytorchs(void **state)
+TEST(twenty_steps_in_f32_are_pytorchs)
 {
-    (void)state;
     small_gan_compare_f32("real_esrgan", BASE PLAIN);
 }
 
@@ -113,9 +108,8 @@ static void twenty_steps_in_f32_are_pytorchs(void **state)
  * Published: losses of the generator take sharpened truth, the discriminator does not. Channels behind the third are
  * the sharpened ones.
  */
-static void losses_take_the_truth_that_is_asked_for(void **state)
+TEST(losses_take_the_truth_that_is_asked_for)
 {
-    (void)state;
     static const struct {
         const char *words;
         int64_t channels, pixel, feature, judged; /**< the first of the truth's that each reads */
@@ -161,9 +155,8 @@ static void losses_take_the_truth_that_is_asked_for(void **state)
     }
 }
 
-static void contradictions_are_told(void **state)
+TEST(contradictions_are_told)
 {
-    (void)state;
     static const struct {
         const char *words, *message;
     } cases[] = {
@@ -191,9 +184,8 @@ static void contradictions_are_told(void **state)
  * Every so many steps it has an update of its own, in which nothing else counts; the loss is weighted for all pictures'
  * elements.
  */
-static void the_penalty_is_weighted(void **state)
+TEST(the_penalty_is_weighted)
 {
-    (void)state;
     enum { SIDE = 8, EVERY = 4 };
     static const char *const words[] = {BASE "4 model.scale=2 gan.content=pixel gan.r1=3",
                                         BASE "4 model.scale=2 gan.content=pixel gan.r1=3 gan.r1_every=4"};
@@ -213,12 +205,4 @@ static void the_penalty_is_weighted(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences),        cmocka_unit_test(twenty_steps_are_pytorchs),
-        cmocka_unit_test(each_step_in_f32_is_that_in_f64),         cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),
-        cmocka_unit_test(the_published_losses_are_weighted),       cmocka_unit_test(the_penalty_is_weighted),
-        cmocka_unit_test(losses_take_the_truth_that_is_asked_for), cmocka_unit_test(contradictions_are_told)};
-    return cmocka_run_group_tests_name("real_esrgan", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

@@ -27,9 +27,8 @@ static const char *const checked[] = {
     "gan.content=[squeeze4,2*squeeze2] gan.before_activation=true gan.feature_loss=l1 gan.perceptual_input=caffe "
     "gan.content_weight=1e-2"};
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof checked / sizeof checked[0]; i++) {
         small_gan gan;
         net_check check;
@@ -48,9 +47,8 @@ static void gradients_agree_with_differences(void **state)
 }
 
 /** The gradient of two losses is not that of one alone: the check above can fail. */
-static void a_wrong_gradient_is_found(void **state)
+TEST(a_wrong_gradient_is_found)
 {
-    (void)state;
     small_gan gan;
     net_check check;
     small_gan_build(BASE " gan.adversarial_weight=1", &gan);
@@ -61,9 +59,8 @@ static void a_wrong_gradient_is_found(void **state)
     small_gan_clear(&gan);
 }
 
-static void the_perceptual_network_pools_as_it_is_told(void **state)
+TEST(the_perceptual_network_pools_as_it_is_told)
 {
-    (void)state;
     for (int average = 0; average < 2; average++) {
         small_gan gan;
         size_t pools = 0;
@@ -80,17 +77,15 @@ static void the_perceptual_network_pools_as_it_is_told(void **state)
     }
 }
 
-static void lessons_compare_features(void **state)
+TEST(lessons_compare_features)
 {
-    (void)state;
     small_gan_check_lessons(BASE " gan.content=[squeeze1,0.5*squeeze3] gan.content_weight=0.1", 2);
     small_gan_check_lessons(BASE " gan.content=vgg12 gan.content_weight=1e-3 gan.feature_loss=l1", 1);
 }
 
 /** What teachers are held against is a loss between pixels, whatever the content loss compares. */
-static void models_are_compared_by_pixels(void **state)
+TEST(models_are_compared_by_pixels)
 {
-    (void)state;
     static const char *const contents[] = {"gan.content=pixel", "gan.content=vgg11",
                                            "gan.content=vgg11 gan.pixel_weight=1"};
     for (size_t i = 0; i < sizeof contents / sizeof contents[0]; i++) {
@@ -116,9 +111,8 @@ static void models_are_compared_by_pixels(void **state)
 }
 
 /** The sub-steps of a step, in warm-up and behind it, run the generator once. */
-static void nothing_of_the_generator_runs_twice(void **state)
+TEST(nothing_of_the_generator_runs_twice)
 {
-    (void)state;
     small_gan gan;
     small_gan_build(BASE " gan.warm_up=2", &gan);
     small_gan_compile(&gan, NULL, 0);
@@ -127,27 +121,23 @@ static void nothing_of_the_generator_runs_twice(void **state)
     small_gan_clear(&gan);
 }
 
-static void twenty_steps_are_pytorchs(void **state)
+TEST(twenty_steps_are_pytorchs)
 {
-    (void)state;
     small_gan_compare("srgan", BASE, 4);
 }
 
-static void each_step_in_f32_is_that_in_f64(void **state)
+TEST(each_step_in_f32_is_that_in_f64)
 {
-    (void)state;
     small_gan_follow_f32("srgan", BASE);
 }
 
-static void twenty_steps_in_f32_are_pytorchs(void **state)
+TEST(twenty_steps_in_f32_are_pytorchs)
 {
-    (void)state;
     small_gan_compare_f32("srgan", BASE);
 }
 
-static void contradictions_are_told(void **state)
+TEST(contradictions_are_told)
 {
-    (void)state;
     static const struct {
         const char *words, *message;
     } cases[] = {
@@ -182,17 +172,4 @@ static void contradictions_are_told(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_agree_with_differences),
-                                       cmocka_unit_test(a_wrong_gradient_is_found),
-                                       cmocka_unit_test(the_perceptual_network_pools_as_it_is_told),
-                                       cmocka_unit_test(lessons_compare_features),
-                                       cmocka_unit_test(models_are_compared_by_pixels),
-                                       cmocka_unit_test(nothing_of_the_generator_runs_twice),
-                                       cmocka_unit_test(twenty_steps_are_pytorchs),
-                                       cmocka_unit_test(each_step_in_f32_is_that_in_f64),
-                                       cmocka_unit_test(twenty_steps_in_f32_are_pytorchs),
-                                       cmocka_unit_test(contradictions_are_told)};
-    return cmocka_run_group_tests_name("srgan", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

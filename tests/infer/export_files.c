@@ -62,9 +62,8 @@ static void export_classifier(const char *name, cod_saved_model saved)
     cod_saved_model_clear(&saved);
 }
 
-static void upscalers_are_exported(void **state)
+TEST(upscalers_are_exported)
 {
-    (void)state;
     export_upscaler(
         "srresnet",
         test_model("srresnet", (const cod_st_text[]){{"blocks", "3"}, {"channels", "16"}, {NULL, NULL}}, 1));
@@ -114,9 +113,8 @@ static void upscalers_are_exported(void **state)
                    14));
 }
 
-static void classifiers_are_exported(void **state)
+TEST(classifiers_are_exported)
 {
-    (void)state;
     export_classifier("mlp", test_model("mlp", (const cod_st_text[]){TEST_SIZES(1, 1, 20, 5), {NULL, NULL}}, 5));
     export_classifier(
         "mlp_pictures",
@@ -141,9 +139,8 @@ static void classifiers_are_exported(void **state)
                    13));
 }
 
-static void what_models_seldom_have_is_exported(void **state)
+TEST(what_models_seldom_have_is_exported)
 {
-    (void)state;
     cod_saved_model odd = test_odd_model(6);
     assert_ok(cod_onnx_write(file_of("odd", ".onnx"), &odd.model, odd.values));
     run_write("odd", &odd, 2, 12, 8);
@@ -152,16 +149,11 @@ static void what_models_seldom_have_is_exported(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(upscalers_are_exported),
-        cmocka_unit_test(classifiers_are_exported),
-        cmocka_unit_test(what_models_seldom_have_is_exported),
-    };
     if (argc != 3) {
         fprintf(stderr, "usage: %s FOLDER BACKEND\n", argv[0]);
         return 2;
     }
     folder = argv[1];
     backend = argv[2];
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cod_test_run();
 }

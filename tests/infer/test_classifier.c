@@ -115,9 +115,8 @@ static void check_examples(const cod_classification *found, const cod_classifica
         assert_true(fabsf(found->confidence[i] - expected->confidence[i]) < 1e-5f);
 }
 
-static void figures_are_those_of_their_definitions(void **state)
+TEST(figures_are_those_of_their_definitions)
 {
-    (void)state;
     static const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     cod_labelled *labelled = open_table();
     for (int b = 0; b < 2; b++) {
@@ -149,9 +148,8 @@ static void figures_are_those_of_their_definitions(void **state)
     cod_labelled_close(labelled);
 }
 
-static void calibration_compares_confidence_with_being_right(void **state)
+TEST(calibration_compares_confidence_with_being_right)
 {
-    (void)state;
     /* Bins of 1/15: {0.5, 0.52}, {0.9, 0.92}, {1}: gaps |1 - 1.02|, |2 - 1.82|, |0 - 1|, over 5. */
     const float confidence[] = {0.5f, 0.52f, 0.9f, 0.92f, 1};
     const bool right[] = {true, false, true, true, false};
@@ -161,9 +159,8 @@ static void calibration_compares_confidence_with_being_right(void **state)
     assert_true(isnan(cod_calibration_error(&(const float){NAN}, right, 1)));
 }
 
-static void a_model_file_remembers_its_data(void **state)
+TEST(a_model_file_remembers_its_data)
 {
-    (void)state;
     cod_labelled *labelled = open_table(), *again;
     linear l;
     linear_open(&l, &cod_ref_backend);
@@ -211,9 +208,8 @@ static void a_model_file_remembers_its_data(void **state)
     cod_labelled_close(labelled);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     cod_labelled *labelled = open_table();
     linear l;
     linear_open(&l, &cod_ref_backend);
@@ -235,13 +231,4 @@ static void what_does_not_fit_is_refused(void **state)
     cod_labelled_close(labelled);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_are_those_of_their_definitions),
-        cmocka_unit_test(calibration_compares_confidence_with_being_right),
-        cmocka_unit_test(a_model_file_remembers_its_data),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-    };
-    return cmocka_run_group_tests(tests, cod_test_folder_make, cod_test_folder_remove);
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

@@ -90,9 +90,8 @@ static void copying_close(copying *c, cod_stream *stream)
 }
 
 /** One step's input is filled before the result of the one before is waited for, and only results are waited for. */
-static void a_stream_is_one_step_ahead(void **state)
+TEST(a_stream_is_one_step_ahead)
 {
-    (void)state;
     enum { STEPS = 50 };
     copying c;
     cod_stream stream;
@@ -109,9 +108,8 @@ static void a_stream_is_one_step_ahead(void **state)
     assert_no_violations();
 }
 
-static void what_runs_at_once_is_done_step_by_step(void **state)
+TEST(what_runs_at_once_is_done_step_by_step)
 {
-    (void)state;
     copying c;
     cod_stream stream;
     copying_open(&c, &cod_ref_backend, &stream);
@@ -122,9 +120,8 @@ static void what_runs_at_once_is_done_step_by_step(void **state)
     copying_close(&c, &stream);
 }
 
-static void a_stream_that_failed_runs_again(void **state)
+TEST(a_stream_that_failed_runs_again)
 {
-    (void)state;
     copying c;
     cod_stream stream;
     copying_open(&c, cod_late_wrap(&cod_ref_backend), &stream);
@@ -188,9 +185,8 @@ static float *upscale_thrice(const cod_backend *backend, const cod_saved_model *
 }
 
 /** Bands, tiles and whole pictures. */
-static void pictures_are_those_of_the_inner_backend(void **state)
+TEST(pictures_are_those_of_the_inner_backend)
 {
-    (void)state;
     static const int64_t tiles[] = {0, 11, 512};
     cod_saved_model saved = test_srresnet(5);
     for (size_t b = 0; b < INNER; b++) {
@@ -213,9 +209,8 @@ static void pictures_are_those_of_the_inner_backend(void **state)
  * Where the program is compiled and its weights are packed, a band costs the host one wait, for the result of one
  * before.
  */
-static void bands_wait_for_results_alone(void **state)
+TEST(bands_wait_for_results_alone)
 {
-    (void)state;
     enum { WIDTH = 9, HEIGHT = 1000 };
     placed p;
     cod_upscaler *upscaler;
@@ -255,9 +250,8 @@ static cod_classification classify(const cod_backend *backend, const cod_saved_m
     return result;
 }
 
-static void classes_are_those_of_the_inner_backend(void **state)
+TEST(classes_are_those_of_the_inner_backend)
 {
-    (void)state;
     cod_arena arena = {0};
     cod_data_options options;
     cod_labelled *labelled;
@@ -299,9 +293,8 @@ static char *observed_ranges(const cod_backend *backend, const cod_saved_model *
     return text;
 }
 
-static void ranges_are_those_of_the_inner_backend(void **state)
+TEST(ranges_are_those_of_the_inner_backend)
 {
-    (void)state;
     cod_saved_model saved =
         test_model("srresnet", (const cod_st_text[]){{"blocks", "2"}, {"channels", "16"}, {NULL, NULL}}, 8);
     cod_image picture;
@@ -316,18 +309,4 @@ static void ranges_are_those_of_the_inner_backend(void **state)
     cod_image_clear(&picture);
     cod_saved_model_clear(&saved);
     assert_no_violations();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_is_one_step_ahead),
-        cmocka_unit_test(what_runs_at_once_is_done_step_by_step),
-        cmocka_unit_test(a_stream_that_failed_runs_again),
-        cmocka_unit_test(pictures_are_those_of_the_inner_backend),
-        cmocka_unit_test(bands_wait_for_results_alone),
-        cmocka_unit_test(classes_are_those_of_the_inner_backend),
-        cmocka_unit_test(ranges_are_those_of_the_inner_backend),
-    };
-    return cmocka_run_group_tests_name("infer_late", tests, NULL, NULL);
 }

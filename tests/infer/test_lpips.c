@@ -192,17 +192,15 @@ static void values_are_those_of_pytorch_on(const char *backend, int64_t largest)
     close_networks(&n, backend);
 }
 
-static void values_are_those_of_pytorch(void **state)
+TEST(values_are_those_of_pytorch)
 {
-    (void)state;
     values_are_those_of_pytorch_on("cpu", 1000);
     values_are_those_of_pytorch_on("ref", 46);
 }
 
 /** Equal pictures have 0, order does not matter, and neither the border nor alpha counts. */
-static void only_what_is_compared_counts(void **state)
+TEST(only_what_is_compared_counts)
 {
-    (void)state;
     double distance, other;
     networks n = open_networks("cpu");
     cod_image a = pattern(40, 33, 1, 3), b = pattern(40, 33, 2, 3), framed, alpha = pattern(40, 33, 1, 4);
@@ -232,9 +230,8 @@ static void only_what_is_compared_counts(void **state)
     close_networks(&n, "cpu");
 }
 
-static void pictures_that_do_not_fit_are_refused(void **state)
+TEST(pictures_that_do_not_fit_are_refused)
 {
-    (void)state;
     double distance;
     networks n = open_networks("cpu");
     cod_image a = pattern(25, 31, 1, 3), b = pattern(25, 30, 1, 3), c = pattern(24, 31, 1, 3);
@@ -250,9 +247,8 @@ static void pictures_that_do_not_fit_are_refused(void **state)
     close_networks(&n, "cpu");
 }
 
-static void files_that_do_not_fit_are_refused(void **state)
+TEST(files_that_do_not_fit_are_refused)
 {
-    (void)state;
     cod_lpips *lpips = NULL;
     cod_device *device = test_device_open("cpu");
     const cod_backend *cpu = cod_backend_find("cpu");
@@ -286,13 +282,4 @@ static void files_that_do_not_fit_are_refused(void **state)
     test_device_close("cpu", device);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_those_of_pytorch),
-        cmocka_unit_test(only_what_is_compared_counts),
-        cmocka_unit_test(pictures_that_do_not_fit_are_refused),
-        cmocka_unit_test(files_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests_name("lpips", tests, cod_test_folder_make, cod_test_folder_remove);
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

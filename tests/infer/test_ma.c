@@ -2,12 +2,12 @@
 
 #include "infer/ma_model.h"
 #include "io/safetensors.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /** golden/ma.py makes the same. */
 static cod_image pattern(int64_t width, int64_t height, int channels)
@@ -33,9 +33,8 @@ static void compare(const char *name, const char *group, const double *features,
 }
 
 /** golden/ma.txt: values of a second implementation, in NumPy. */
-static void features_are_those_of_numpy(void **state)
+TEST(features_are_those_of_numpy)
 {
-    (void)state;
     char name[64];
     int crop, pictures = 0;
     const bool with_data = cod_test_data("set5/img_003_SRF_4_HR.png") != NULL;
@@ -63,9 +62,8 @@ static void features_are_those_of_numpy(void **state)
     assert_int_equal(pictures, with_data ? 3 : 2);
 }
 
-static void pictures_without_enough_in_them_are_refused(void **state)
+TEST(pictures_without_enough_in_them_are_refused)
 {
-    (void)state;
     cod_ma_features features;
     cod_image image = pattern(90, 91, 3);
     assert_ok(cod_ma_features_of(&image, 3, &features));
@@ -101,8 +99,6 @@ static model_data small_model(void)
     return (model_data){{small_forest, small_forest, small_forest}, {100, 1, 10, -2}};
 }
 
-static char path[64];
-
 /** Writes the model, without the tensor `without`, and loads it. */
 static cod_status save_and_load(const model_data *data, const char *without, cod_ma_model *model)
 {
@@ -124,14 +120,13 @@ static cod_status save_and_load(const model_data *data, const char *without, cod
             count += strcmp(names[g][p], without) == 0 ? 0 : 1;
         }
     }
-    assert_ok(cod_st_write(path, tensors, count, NULL, 0));
-    return cod_ma_model_load(path, model);
+    assert_ok(cod_st_write(cod_test_at("ma.safetensors"), tensors, count, NULL, 0));
+    return cod_ma_model_load(cod_test_at("ma.safetensors"), model);
 }
 
 /** A value on the threshold goes left; the forest's prediction is its trees' mean. */
-static void a_forest_is_the_mean_of_its_trees(void **state)
+TEST(a_forest_is_the_mean_of_its_trees)
 {
-    (void)state;
     const model_data data = small_model();
     cod_ma_model model;
     assert_ok(save_and_load(&data, "", &model));
@@ -147,9 +142,8 @@ static void a_forest_is_the_mean_of_its_trees(void **state)
     cod_ma_model_clear(&model);
 }
 
-static void a_score_is_that_of_its_features(void **state)
+TEST(a_score_is_that_of_its_features)
 {
-    (void)state;
     model_data data = small_model();
     cod_image image = pattern(128, 84, 3);
     cod_ma_features features;
@@ -172,13 +166,12 @@ static void refuse(const model_data *data, const char *without, const char *part
 {
     cod_ma_model model;
     assert_fails(COD_ERR_FORMAT, part, save_and_load(data, without, &model));
-    cod_test_assert_contains(cod_error_message(), path);
+    cod_test_assert_contains(cod_error_message(), cod_test_at("ma.safetensors"));
     assert_null(model.forests[0].nodes);
 }
 
-static void damaged_models_are_refused(void **state)
+TEST(damaged_models_are_refused)
 {
-    (void)state;
     cod_ma_model model;
     model_data data = small_model();
     refuse(&data, "bands.left", "'bands.left' is not in it; tools/ma_model.py makes the file");
@@ -199,21 +192,9 @@ static void damaged_models_are_refused(void **state)
     data.linear[3] = INFINITY;
     refuse(&data, "", "not finite");
     const cod_st_tensor narrow = {"linear", COD_ST_F32, 1, {4}, data.linear, 0};
-    assert_ok(cod_st_write(path, &narrow, 1, NULL, 0));
-    assert_fails(COD_ERR_FORMAT, "'linear' is not F64 [4]", cod_ma_model_load(path, &model));
+    assert_ok(cod_st_write(cod_test_at("ma.safetensors"), &narrow, 1, NULL, 0));
+    assert_fails(COD_ERR_FORMAT, "'linear' is not F64 [4]", cod_ma_model_load(cod_test_at("ma.safetensors"), &model));
     assert_fails(COD_ERR_IO, "the model of Ma's score", cod_ma_model_load("/nowhere/ma.safetensors", &model));
-    unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(features_are_those_of_numpy),
-        cmocka_unit_test(pictures_without_enough_in_them_are_refused),
-        cmocka_unit_test(a_forest_is_the_mean_of_its_trees),
-        cmocka_unit_test(a_score_is_that_of_its_features),
-        cmocka_unit_test(damaged_models_are_refused),
-    };
-    snprintf(path, sizeof path, "/tmp/cod_ma_%ld.safetensors", (long)getpid());
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

@@ -57,9 +57,8 @@ static double index_of(const cod_image *image, int64_t crop, const cod_niqe_mode
  * golden/niqe.txt: values of a second implementation, in NumPy. "pi:" stands before those that are in the perceptual
  * index's place.
  */
-static void values_are_those_of_numpy(void **state)
+TEST(values_are_those_of_numpy)
 {
-    (void)state;
     char line[64];
     int crop, pictures = 0;
     double expected;
@@ -93,9 +92,8 @@ static void values_are_those_of_numpy(void **state)
 }
 
 /** A border is left out, alpha is ignored, and what lies beyond the last whole block does not count. */
-static void only_the_blocks_inside_the_border_count(void **state)
+TEST(only_the_blocks_inside_the_border_count)
 {
-    (void)state;
     const cod_niqe_model model = plain_model();
     cod_image rgb = pattern(300, 200, 3), rgba = pattern(300, 200, 4), inner, larger;
     const double expected = niqe_of(&rgb, 0, &model);
@@ -116,9 +114,8 @@ static void only_the_blocks_inside_the_border_count(void **state)
 }
 
 /** White against black is 219 apart on the Y channel; a border and alpha do not count. */
-static void rmse_is_of_the_luma(void **state)
+TEST(rmse_is_of_the_luma)
 {
-    (void)state;
     cod_image a, b;
     double rmse;
     assert_ok(cod_image_init(&a, 4, 3, 3, 8));
@@ -145,9 +142,8 @@ static void rmse_is_of_the_luma(void **state)
     assert_int_equal(cod_pirm_region(NAN), 0);
 }
 
-static void pictures_without_enough_blocks_are_refused(void **state)
+TEST(pictures_without_enough_blocks_are_refused)
 {
-    (void)state;
     const cod_niqe_model model = plain_model();
     double niqe;
     cod_image small = pattern(191, 191, 3), flat = pattern(110, 110, 3), deep;
@@ -167,9 +163,8 @@ static void pictures_without_enough_blocks_are_refused(void **state)
 }
 
 /** Directions in which neither model has any variance are left out, as pinv() does: not divided by nothing. */
-static void a_direction_without_variance_is_left_out(void **state)
+TEST(a_direction_without_variance_is_left_out)
 {
-    (void)state;
     cod_image image = pattern(300, 200, 3);
     cod_niqe_model own;
     assert_ok(cod_niqe_features(&image, 0, &own)); /* of five blocks: at most four directions have variance */
@@ -191,9 +186,8 @@ static void refuse(const void *data, size_t bytes, cod_status code, const char *
     cod_test_assert_contains(cod_error_message(), "niqe_pris_params.npz");
 }
 
-static void damaged_models_are_refused(void **state)
+TEST(damaged_models_are_refused)
 {
-    (void)state;
     const char *good = cod_test_data("niqe/niqe_pris_params.npz");
     if (good == NULL)
         skip();
@@ -212,17 +206,4 @@ static void damaged_models_are_refused(void **state)
     assert_fails(COD_ERR_IO, "No such file", cod_niqe_model_load("/nowhere/model.npz", &model));
     unlink(path);
     free(data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_those_of_numpy),
-        cmocka_unit_test(only_the_blocks_inside_the_border_count),
-        cmocka_unit_test(rmse_is_of_the_luma),
-        cmocka_unit_test(pictures_without_enough_blocks_are_refused),
-        cmocka_unit_test(a_direction_without_variance_is_left_out),
-        cmocka_unit_test(damaged_models_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

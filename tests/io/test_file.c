@@ -62,9 +62,8 @@ static void assert_content(const char *path, const char *expected)
     free(data);
 }
 
-static void files_are_replaced_whole(void **state)
+TEST(files_are_replaced_whole)
 {
-    (void)state;
     assert_ok(cod_file_write(at("a"), "first", 5));
     assert_content(at("a"), "first");
     cod_file_writer *writer = NULL;
@@ -78,9 +77,8 @@ static void files_are_replaced_whole(void **state)
     assert_content(at("a"), "");
 }
 
-static void large_and_small_pieces_keep_their_order(void **state)
+TEST(large_and_small_pieces_keep_their_order)
 {
-    (void)state;
     enum { TOTAL = 1 << 20 };
     unsigned char *data = malloc(TOTAL);
     for (size_t i = 0; i < TOTAL; i++)
@@ -108,9 +106,8 @@ static void large_and_small_pieces_keep_their_order(void **state)
     assert_false(cod_file_exists(at("big")));
 }
 
-static void refusals_name_the_path_and_the_reason(void **state)
+TEST(refusals_name_the_path_and_the_reason)
 {
-    (void)state;
     void *data = NULL;
     size_t bytes = 0;
     assert_fails(COD_ERR_IO, "cannot open '/nowhere/x': No such file", cod_file_read("/nowhere/x", 10, &data, &bytes));
@@ -127,9 +124,8 @@ static void refusals_name_the_path_and_the_reason(void **state)
 }
 
 /** A limit on the size of files stands in for a full disk, and needs no rights. */
-static void a_full_disk_leaves_the_old_file_and_nothing_else(void **state)
+TEST(a_full_disk_leaves_the_old_file_and_nothing_else)
 {
-    (void)state;
     assert_ok(cod_folder_create(at("full")));
     assert_ok(cod_file_write(at("full/a"), "old", 3));
     cod_file_log *log = NULL;
@@ -158,9 +154,8 @@ static void a_full_disk_leaves_the_old_file_and_nothing_else(void **state)
     cod_file_log_close(log);
 }
 
-static void a_small_file_system_fills_up(void **state)
+TEST(a_small_file_system_fills_up)
 {
-    (void)state;
     assert_ok(cod_folder_create(at("small")));
     if (mount("none", at("small"), "tmpfs", 0, "size=64k") != 0)
         skip();
@@ -179,9 +174,8 @@ static void a_small_file_system_fills_up(void **state)
     assert_int_equal(left, 1);
 }
 
-static void a_read_only_folder_is_named(void **state)
+TEST(a_read_only_folder_is_named)
 {
-    (void)state;
     assert_ok(cod_folder_create(at("locked")));
     assert_ok(cod_file_write(at("locked/a"), "old", 3));
     chmod(at("locked"), 0555);
@@ -203,9 +197,8 @@ static void a_read_only_folder_is_named(void **state)
     assert_int_equal(entries(at("locked")), 1);
 }
 
-static void logs_lose_torn_lines_only(void **state)
+TEST(logs_lose_torn_lines_only)
 {
-    (void)state;
     static const struct {
         const char *before, *after;
     } cases[] = {{"", "new\n"}, {"a\nb\n", "a\nb\nnew\n"}, {"a\nto", "a\nnew\n"}, {"torn", "new\n"}, {"\n", "\nnew\n"}};
@@ -228,9 +221,8 @@ static void logs_lose_torn_lines_only(void **state)
     free(text);
 }
 
-static void a_lock_keeps_others_out_until_its_process_ends(void **state)
+TEST(a_lock_keeps_others_out_until_its_process_ends)
 {
-    (void)state;
     cod_file_lock *lock = NULL, *second = NULL;
     assert_ok(cod_file_lock_acquire(at("lock"), &lock));
     assert_fails(COD_ERR_IO, "is in use by process ", cod_file_lock_acquire(at("lock"), &second));
@@ -241,9 +233,8 @@ static void a_lock_keeps_others_out_until_its_process_ends(void **state)
 }
 
 /** What another user put in the lock's place is not written to. */
-static void a_lock_is_no_link(void **state)
+TEST(a_lock_is_no_link)
 {
-    (void)state;
     cod_file_lock *lock = NULL;
     assert_ok(cod_file_write(at("precious"), "mine", 4));
     assert_ok(cod_file_remove(at("lock")));
@@ -253,9 +244,8 @@ static void a_lock_is_no_link(void **state)
     assert_int_equal(unlink(at("lock")), 0);
 }
 
-static void a_shared_lock_keeps_out_who_wants_it_alone(void **state)
+TEST(a_shared_lock_keeps_out_who_wants_it_alone)
 {
-    (void)state;
     cod_file_lock *first = NULL, *second = NULL, *alone = NULL;
     assert_ok(cod_file_lock_share(at("lock"), &first));
     assert_ok(cod_file_lock_share(at("lock"), &second));
@@ -267,9 +257,8 @@ static void a_shared_lock_keeps_out_who_wants_it_alone(void **state)
     cod_file_lock_release(alone);
 }
 
-static void folders_are_created_and_listed(void **state)
+TEST(folders_are_created_and_listed)
 {
-    (void)state;
     cod_arena arena = {0};
     cod_string_list names;
     assert_ok(cod_folder_create(at("x/y//z/")));
@@ -292,9 +281,8 @@ static void folders_are_created_and_listed(void **state)
     cod_arena_clear(&arena);
 }
 
-static void folders_that_were_made_outlast_a_power_cut(void **state)
+TEST(folders_that_were_made_outlast_a_power_cut)
 {
-    (void)state;
     cod_untrusted_folder *opened;
     cod_test_power_begin();
     assert_ok(cod_folder_create(at("lasting/a/b")));
@@ -306,9 +294,8 @@ static void folders_that_were_made_outlast_a_power_cut(void **state)
     assert_int_equal(cod_test_power_unsafe(), 0);
 }
 
-static void files_move_into_folders_that_are_made(void **state)
+TEST(files_move_into_folders_that_are_made)
 {
-    (void)state;
     assert_ok(cod_file_write(at("moved"), "x", 1));
     assert_ok(cod_file_move_into(at("moved"), at("made/below")));
     assert_true(cod_file_exists(at("made/below")) && !cod_file_exists(at("moved")));
@@ -316,9 +303,8 @@ static void files_move_into_folders_that_are_made(void **state)
     assert_false(cod_file_exists(at("not_made")));
 }
 
-static void what_a_killed_writer_left_is_removed(void **state)
+TEST(what_a_killed_writer_left_is_removed)
 {
-    (void)state;
     assert_ok(cod_folder_create(at("killed")));
     assert_ok(cod_file_write(at("killed/kept.tmp"), "mine", 4));
     const pid_t child = fork();
@@ -344,23 +330,4 @@ static void what_a_killed_writer_left_is_removed(void **state)
     assert_fails(COD_ERR_IO, "cannot list folder", cod_folder_clean(at("none")));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_replaced_whole),
-        cmocka_unit_test(large_and_small_pieces_keep_their_order),
-        cmocka_unit_test(refusals_name_the_path_and_the_reason),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file_and_nothing_else),
-        cmocka_unit_test(a_small_file_system_fills_up),
-        cmocka_unit_test(a_read_only_folder_is_named),
-        cmocka_unit_test(logs_lose_torn_lines_only),
-        cmocka_unit_test(a_lock_keeps_others_out_until_its_process_ends),
-        cmocka_unit_test(a_lock_is_no_link),
-        cmocka_unit_test(a_shared_lock_keeps_out_who_wants_it_alone),
-        cmocka_unit_test(folders_are_created_and_listed),
-        cmocka_unit_test(folders_that_were_made_outlast_a_power_cut),
-        cmocka_unit_test(files_move_into_folders_that_are_made),
-        cmocka_unit_test(what_a_killed_writer_left_is_removed),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

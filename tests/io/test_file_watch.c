@@ -73,9 +73,8 @@ static cod_file_wait await(reader *r, const char *verb)
     return wait;
 }
 
-static void an_operation_that_hangs_is_named(void **state)
+TEST(an_operation_that_hangs_is_named)
 {
-    (void)state;
     reader r;
     start(&r, true);
     const cod_file_wait opening = await(&r, "open"), still = await(&r, "open");
@@ -95,9 +94,8 @@ static void an_operation_that_hangs_is_named(void **state)
 }
 
 /** Only the thread that asked for it is watched; what another does is not noted. */
-static void others_are_not_noted(void **state)
+TEST(others_are_not_noted)
 {
-    (void)state;
     cod_file_watch *watch;
     cod_file_wait wait;
     reader r;
@@ -115,9 +113,4 @@ static void others_are_not_noted(void **state)
     assert_ok(cod_file_write(cod_test_at("file"), "abc", 3));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_operation_that_hangs_is_named),
-                                       cmocka_unit_test(others_are_not_noted)};
-    return cmocka_run_group_tests(tests, cod_test_folder_make, cod_test_folder_remove);
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

@@ -14,9 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static void json_is_written(void **state)
+TEST(json_is_written)
 {
-    (void)state;
     cod_json json = {0};
     cod_json_open(&json, NULL, '{');
     cod_json_integer(&json, "step", INT64_MIN);
@@ -50,9 +49,8 @@ static void json_is_written(void **state)
     free(text);
 }
 
-static void json_misuse_is_kept_as_a_failure(void **state)
+TEST(json_misuse_is_kept_as_a_failure)
 {
-    (void)state;
     char *text = NULL;
     cod_json json = {0};
     cod_json_open(&json, NULL, '{');
@@ -69,9 +67,8 @@ static void json_misuse_is_kept_as_a_failure(void **state)
     assert_null(text);
 }
 
-static void json_is_read(void **state)
+TEST(json_is_read)
 {
-    (void)state;
     static const char text[] = " {\"a\": [1, -2.5e3, \"x\\u00fc\"], \"b\": {\"c\": true}, \"n\": null} \n";
     cod_json_value *document = NULL;
     assert_ok(cod_json_parse(text, strlen(text), &document));
@@ -90,9 +87,8 @@ static void json_is_read(void **state)
     cod_json_free(document);
 }
 
-static void bad_json_is_refused(void **state)
+TEST(bad_json_is_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -111,9 +107,8 @@ static void bad_json_is_refused(void **state)
     cod_json_free(document);
 }
 
-static void mangled_json_is_survived(void **state)
+TEST(mangled_json_is_survived)
 {
-    (void)state;
     static const char seed_text[] =
         "{\"a\": [1, -2.5e3, \"x\\u00fc\\ud83d\\ude00\"], \"b\": {\"c\": true}, \"n\": null}";
     static const char alphabet[] = "{}[]\",:\\u0d8e-+.ntf \xC3\xBC\xFF";
@@ -132,9 +127,8 @@ static void mangled_json_is_survived(void **state)
     }
 }
 
-static void protobuf_has_the_documented_bytes(void **state)
+TEST(protobuf_has_the_documented_bytes)
 {
-    (void)state;
     /* The examples of protobuf.dev/programming-guides/encoding, and one of each other kind. */
     cod_proto proto = {0};
     cod_proto_int(&proto, 1, 150);
@@ -225,9 +219,8 @@ static void assert_checksums(const unsigned char *data, size_t bytes)
     }
 }
 
-static void event_files_equal_tensorboards_own(void **state)
+TEST(event_files_equal_tensorboards_own)
 {
-    (void)state;
     static const double wall_times[] = {1.5, 2.5, 3.5};
     static const char png[] = "not really a PNG";
     char folder[] = "/tmp/cod_events_XXXXXX";
@@ -270,9 +263,8 @@ static void *trace_some(void *unused)
     return NULL;
 }
 
-static void traces_of_many_threads_are_valid_json(void **state)
+TEST(traces_of_many_threads_are_valid_json)
 {
-    (void)state;
     char path[] = "/tmp/cod_trace_XXXXXX";
     close(mkstemp(path));
     for (uint64_t limit = 0; limit <= 100; limit += 100) {
@@ -304,19 +296,4 @@ static void traces_of_many_threads_are_valid_json(void **state)
     assert_fails(COD_ERR_IO, "cannot create '/nowhere/t'", cod_trace_file_open("/nowhere/t", 0, "x", 0, &trace));
     assert_ok(cod_trace_file_open("/dev/full", 0, "x", 0, &trace));
     assert_fails(COD_ERR_IO, "cannot write '/dev/full': No space left", cod_trace_file_close(trace));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_is_written),
-        cmocka_unit_test(json_misuse_is_kept_as_a_failure),
-        cmocka_unit_test(json_is_read),
-        cmocka_unit_test(bad_json_is_refused),
-        cmocka_unit_test(mangled_json_is_survived),
-        cmocka_unit_test(protobuf_has_the_documented_bytes),
-        cmocka_unit_test(event_files_equal_tensorboards_own),
-        cmocka_unit_test(traces_of_many_threads_are_valid_json),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

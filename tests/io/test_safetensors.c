@@ -26,9 +26,8 @@ static int remove_path(void **state)
     return 0;
 }
 
-static void reads_what_python_wrote(void **state)
+TEST(reads_what_python_wrote)
 {
-    (void)state;
     cod_st_file *file = NULL;
     assert_ok(cod_st_open(COD_TEST_DIR "/golden/mixed.safetensors", &file));
     assert_int_equal(cod_st_tensor_count(file), 6);
@@ -60,9 +59,8 @@ static void reads_what_python_wrote(void **state)
     cod_st_close(file);
 }
 
-static void every_half_converts(void **state)
+TEST(every_half_converts)
 {
-    (void)state;
     uint16_t *halves = malloc(65536 * sizeof *halves);
     float *values = malloc(65536 * sizeof *values);
     for (uint32_t i = 0; i < 65536; i++)
@@ -95,9 +93,8 @@ static const cod_st_tensor sample[] = {
 };
 static const cod_st_text texts[] = {{"model", "a \"b\"\n"}, {"empty", ""}};
 
-static void what_is_written_reads_back_aligned(void **state)
+TEST(what_is_written_reads_back_aligned)
 {
-    (void)state;
     assert_ok(cod_st_write(path, sample, 4, texts, 2));
     cod_st_file *file = NULL;
     assert_ok(cod_st_open(path, &file));
@@ -121,9 +118,8 @@ static void what_is_written_reads_back_aligned(void **state)
     cod_st_close(file);
 }
 
-static void the_writer_refuses_what_could_not_be_read(void **state)
+TEST(the_writer_refuses_what_could_not_be_read)
 {
-    (void)state;
     cod_st_writer *writer = NULL;
     const cod_st_tensor twins[] = {sample[1], sample[1]};
     assert_fails(COD_ERR_ARGUMENT, "two tensors are called 'conv.weight'", cod_st_write(path, twins, 2, NULL, 0));
@@ -155,9 +151,8 @@ static unsigned char *compose(const char *header, size_t data_bytes, size_t *byt
     return file;
 }
 
-static void damaged_headers_are_named(void **state)
+TEST(damaged_headers_are_named)
 {
-    (void)state;
 #define ENTRY(dtype, shape, begin, end)                                                                                \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
     static const struct {
@@ -219,9 +214,8 @@ static void touch(cod_st_file *file)
     assert_true(sum < 1000000);
 }
 
-static void truncation_and_byte_flips_are_survived(void **state)
+TEST(truncation_and_byte_flips_are_survived)
 {
-    (void)state;
     static const char *const sources[] = {COD_TEST_DIR "/golden/mixed.safetensors", path};
     assert_ok(cod_st_write(path, sample, 4, texts, 2));
     for (size_t source = 0; source < 2; source++) {
@@ -253,15 +247,4 @@ static void truncation_and_byte_flips_are_survived(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_python_wrote),
-        cmocka_unit_test(every_half_converts),
-        cmocka_unit_test(what_is_written_reads_back_aligned),
-        cmocka_unit_test(the_writer_refuses_what_could_not_be_read),
-        cmocka_unit_test(damaged_headers_are_named),
-        cmocka_unit_test(truncation_and_byte_flips_are_survived),
-    };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
-}
+TEST_GROUP(make_path, remove_path)

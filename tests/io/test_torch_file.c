@@ -72,17 +72,15 @@ static void check_mixed(const char *path)
     cod_torch_close(file);
 }
 
-static void reads_all_types_and_strides(void **state)
+TEST(reads_all_types_and_strides)
 {
-    (void)state;
     check_mixed(GOLDEN "mixed.pth");
     check_mixed(GOLDEN "mixed-old.pth");
     check_mixed(GOLDEN "mixed-protocol4.pth");
 }
 
-static void finds_dictionaries_within_dictionaries(void **state)
+TEST(finds_dictionaries_within_dictionaries)
 {
-    (void)state;
     cod_torch_file *file;
     assert_ok(cod_torch_open(GOLDEN "checkpoint.pth", &file));
     static const char *const sections[] = {"state_dict", "params_ema"};
@@ -93,9 +91,8 @@ static void finds_dictionaries_within_dictionaries(void **state)
     cod_torch_close(file);
 }
 
-static void what_is_not_weights_is_refused(void **state)
+TEST(what_is_not_weights_is_refused)
 {
-    (void)state;
     cod_torch_file *file;
     static const struct {
         const char *name, *message;
@@ -128,9 +125,8 @@ static unsigned read_all(const cod_torch_file *file)
     return sum;
 }
 
-static void damage_is_refused_or_harmless(void **state)
+TEST(damage_is_refused_or_harmless)
 {
-    (void)state;
     static const char *const names[] = {GOLDEN "mixed.pth", GOLDEN "mixed-old.pth"};
     unsigned sum = 0;
     for (int n = 0; n < 2; n++) {
@@ -182,9 +178,8 @@ static cod_status open_root(const char *root, size_t bytes, cod_torch_file **fil
     return cod_torch_open_memory(room, sizeof before - 1 + bytes + sizeof behind - 1, file);
 }
 
-static void hostile_pickles_are_refused(void **state)
+TEST(hostile_pickles_are_refused)
 {
-    (void)state;
 #define CASE(root, message)                                                                                            \
     {                                                                                                                  \
         root, sizeof(root) - 1, message                                                                                \
@@ -245,9 +240,8 @@ static void hostile_pickles_are_refused(void **state)
 }
 
 /** One list of many pairs, made a dictionary of again and again: each time costs three bytes. */
-static void one_list_does_not_fill_the_memory(void **state)
+TEST(one_list_does_not_fill_the_memory)
 {
-    (void)state;
     enum { PAIRS = 100, TIMES = 100 };
     static const char pair[] = "K\1K\2\x86", class[] = "eccollections\nOrderedDict\nq\1h\0\x85q\2R",
                       again[] = "h\1h\2R";
@@ -265,22 +259,10 @@ static void one_list_does_not_fill_the_memory(void **state)
     assert_fails(COD_ERR_FORMAT, "made a dictionary of again and again", open_root(root, bytes, &file, room));
 }
 
-static void other_processors_are_refused(void **state)
+TEST(other_processors_are_refused)
 {
-    (void)state;
     static const char big[] =
         BEGIN "\x80\x02}X\x0d\0\0\0little_endian\x89s." TENSOR("\2", "K\0", "K\2\x85", "K\1\x85") KEYS DATA;
     cod_torch_file *file;
     assert_fails(COD_ERR_UNSUPPORTED, "most significant byte first", cod_torch_open_memory(big, sizeof big - 1, &file));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_all_types_and_strides),    cmocka_unit_test(finds_dictionaries_within_dictionaries),
-        cmocka_unit_test(what_is_not_weights_is_refused), cmocka_unit_test(damage_is_refused_or_harmless),
-        cmocka_unit_test(hostile_pickles_are_refused),    cmocka_unit_test(one_list_does_not_fill_the_memory),
-        cmocka_unit_test(other_processors_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

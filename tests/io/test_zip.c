@@ -11,9 +11,8 @@
 
 #define GOLDEN COD_TEST_DIR "/golden/zip/"
 
-static void reads_what_python_wrote(void **state)
+TEST(reads_what_python_wrote)
 {
-    (void)state;
     cod_zip *zip;
     assert_ok(cod_zip_open(GOLDEN "stored.zip", &zip));
     assert_int_equal(cod_zip_count(zip), 3);
@@ -36,9 +35,8 @@ static void reads_what_python_wrote(void **state)
     cod_zip_close(zip);
 }
 
-static void reads_fields_of_64_bits(void **state)
+TEST(reads_fields_of_64_bits)
 {
-    (void)state;
     cod_zip *zip;
     assert_ok(cod_zip_open(GOLDEN "large.zip", &zip));
     const cod_zip_entry *entry = cod_zip_find(zip, "archive/data.pkl");
@@ -49,9 +47,8 @@ static void reads_fields_of_64_bits(void **state)
     cod_zip_close(zip);
 }
 
-static void what_cannot_be_read_is_refused(void **state)
+TEST(what_cannot_be_read_is_refused)
 {
-    (void)state;
     cod_zip *zip;
     char path[64];
     snprintf(path, sizeof path, "/tmp/cod_zip_%ld", (long)getpid());
@@ -69,9 +66,8 @@ static void what_cannot_be_read_is_refused(void **state)
 }
 
 /** Wherever an archive is cut off, or a byte of it is another, it is refused, or what is taken lies within it. */
-static void damage_is_refused_or_harmless(void **state)
+TEST(damage_is_refused_or_harmless)
 {
-    (void)state;
     static const char *const names[] = {GOLDEN "stored.zip", GOLDEN "large.zip"};
     for (int n = 0; n < 2; n++) {
         void *good;
@@ -103,15 +99,4 @@ static void damage_is_refused_or_harmless(void **state)
         assert_true(refused > bytes * 8 / 3); /* dates, versions and names may change unnoticed */
         free(good);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_python_wrote),
-        cmocka_unit_test(reads_fields_of_64_bits),
-        cmocka_unit_test(what_cannot_be_read_is_refused),
-        cmocka_unit_test(damage_is_refused_or_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

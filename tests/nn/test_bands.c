@@ -139,21 +139,18 @@ static void check_models(const cod_backend *backend, cod_dtype dtype, double tol
     }
 }
 
-static void bands_equal_the_whole(void **state)
+TEST(bands_equal_the_whole)
 {
-    (void)state;
     check_models(&cod_ref_backend, COD_F64, 1e-12);
 }
 
-static void bands_equal_the_whole_on_cpu(void **state)
+TEST(bands_equal_the_whole_on_cpu)
 {
-    (void)state;
     check_models(&cod_cpu_backend, COD_F32, 2e-5);
 }
 
-static void bands_write_where_they_may(void **state)
+TEST(bands_write_where_they_may)
 {
-    (void)state;
     char first[512];
     check_models(cod_paranoid_wrap(&cod_ref_backend), COD_F64, 1e-12);
     if (cod_paranoid_violations(first, sizeof first) > 0)
@@ -178,9 +175,8 @@ static cod_value build_branches(cod_graph *graph, cod_value input, const void *o
 
 static const cod_option_table no_options = {.section = "model", .help = "none"};
 
-static void branches_meet(void **state)
+TEST(branches_meet)
 {
-    (void)state;
     static const cod_model_kind kind = {.name = "branches", .table = &no_options, .build = build_branches};
     for (int s = 0; s < SIZES; s++) {
         fixture f = {.width = 5, .height = sizes[s].height, .band = sizes[s].band};
@@ -203,9 +199,8 @@ static cod_value build_mean(cod_graph *graph, cod_value input, const void *optio
     return cod_graph_mean(graph, input);
 }
 
-static void what_cannot_run_so_is_refused(void **state)
+TEST(what_cannot_run_so_is_refused)
 {
-    (void)state;
     static const cod_model_kind kinds[] = {{.name = "pooled", .table = &no_options, .build = build_pooled},
                                            {.name = "mean", .table = &no_options, .build = build_mean}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -217,26 +212,12 @@ static void what_cannot_run_so_is_refused(void **state)
     }
 }
 
-static void heights_that_unshuffling_cannot_divide_are_refused(void **state)
+TEST(heights_that_unshuffling_cannot_divide_are_refused)
 {
-    (void)state;
     fixture f = {.width = 8, .height = 12, .band = 4};
     assert_ok(net_model("rrdb", "num_feat=3 num_block=1 num_grow_ch=2 scale=1", &f.arena, &f.model));
     open_model(&f, &cod_ref_backend, COD_F64);
     assert_fails(COD_ERR_ARGUMENT, "a picture of 10 rows; wants a multiple of 4",
                  cod_program_run_band(cod_executable_program(f.banded.executable, PROGRAM), 0, 10));
     close_model(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bands_equal_the_whole),
-        cmocka_unit_test(bands_equal_the_whole_on_cpu),
-        cmocka_unit_test(bands_write_where_they_may),
-        cmocka_unit_test(branches_meet),
-        cmocka_unit_test(what_cannot_run_so_is_refused),
-        cmocka_unit_test(heights_that_unshuffling_cannot_divide_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

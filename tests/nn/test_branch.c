@@ -122,9 +122,8 @@ static void assert_no_violation(void)
         fail_msg("%s", first);
 }
 
-static void both_run_to_the_bits_of_ref(void **state)
+TEST(both_run_to_the_bits_of_ref)
 {
-    (void)state;
     double *grads[BACKENDS];
     size_t count = 0;
     for (int i = 0; i < BACKENDS; i++) {
@@ -147,9 +146,8 @@ static void both_run_to_the_bits_of_ref(void **state)
 /**
  * Without the fork the teacher may read a mini-batch that is still to come; without the wait the student a prediction.
  */
-static void an_order_left_out_is_found(void **state)
+TEST(an_order_left_out_is_found)
 {
-    (void)state;
     for (fault f = NO_FORK; f <= NO_AWAIT; f++) {
         pair p;
         char first[512];
@@ -175,9 +173,8 @@ static cod_status ignore_bucket(void *context, size_t index, cod_event *complete
  * The teacher's program is one recording; the student's is cut where it waits, and where buckets are signalled to
  * somebody.
  */
-static void programs_are_cut_where_the_host_acts(void **state)
+TEST(programs_are_cut_where_the_host_acts)
 {
-    (void)state;
     pair p;
     size_t buckets = 0;
     open_pair(&p, backend_at(1));
@@ -202,9 +199,8 @@ static void programs_are_cut_where_the_host_acts(void **state)
 }
 
 /** Other weights, as after a pull, need no new recording. */
-static void a_switch_of_weights_needs_no_new_recording(void **state)
+TEST(a_switch_of_weights_needs_no_new_recording)
 {
-    (void)state;
     pair p;
     open_pair(&p, backend_at(1));
     assert_ok(net_random_inputs(&p.student, 1));
@@ -217,15 +213,4 @@ static void a_switch_of_weights_needs_no_new_recording(void **state)
     assert_int_equal(captures, 0);
     close_pair(&p);
     assert_no_violation();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_run_to_the_bits_of_ref),
-        cmocka_unit_test(an_order_left_out_is_found),
-        cmocka_unit_test(programs_are_cut_where_the_host_acts),
-        cmocka_unit_test(a_switch_of_weights_needs_no_new_recording),
-    };
-    return cmocka_run_group_tests_name("nn_branch", tests, NULL, NULL);
 }

@@ -27,9 +27,8 @@ static cod_status build(const char *kind, const char *options)
     return status;
 }
 
-static void sizes_come_from_the_data(void **state)
+TEST(sizes_come_from_the_data)
 {
-    (void)state;
     cod_arena arena = {0};
     const cod_classifier_sizes mnist = {28, 28, 1, 10}, iris = {1, 1, 4, 3};
     for (size_t i = 0; cod_model_kind_at(i) != NULL; i++) {
@@ -59,9 +58,8 @@ static void sizes_come_from_the_data(void **state)
     cod_arena_clear(&arena);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     assert_fails(COD_ERR_ARGUMENT, "model 'mlp': classes is 0", build("mlp", "height=2 width=2 channels=1"));
     assert_fails(COD_ERR_ARGUMENT, "model 'cnn': 3 stages are too many for inputs of 3x9",
                  build("cnn", "height=3 width=9 channels=1 classes=2"));
@@ -133,9 +131,8 @@ static taught teach(const char *kind, const char *options, cod_loss_spec spec, d
 #define SIZES "height=9 width=8 channels=2 classes=3 "
 
 /** Uniform predictions have the loss ln 3; a picture known for certain one near 0. */
-static void every_kind_learns_a_batch(void **state)
+TEST(every_kind_learns_a_batch)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"logistic", SIZES},
         {"mlp", SIZES "hidden=16,16"},
@@ -153,9 +150,8 @@ static void every_kind_learns_a_batch(void **state)
     }
 }
 
-static void sigmoids_learn_one_hot_targets(void **state)
+TEST(sigmoids_learn_one_hot_targets)
 {
-    (void)state;
     const taught result = teach("mlp", SIZES "hidden=16 activation=sigmoid output=sigmoid",
                                 (cod_loss_spec){.kind = COD_LOSS_MSE}, 1, 150);
     assert_int_equal(result.mistakes, 0);
@@ -163,9 +159,8 @@ static void sigmoids_learn_one_hot_targets(void **state)
 }
 
 /** Smoothed by s the least loss is the targets' entropy, and the best logits differ by ln((1-s+s/K)/(s/K)). */
-static void smoothing_keeps_logits_near(void **state)
+TEST(smoothing_keeps_logits_near)
 {
-    (void)state;
     const double certain = 0.7 + 0.3 / 3, other = 0.1, entropy = -certain * log(certain) - 2 * other * log(other);
     const taught result =
         teach("logistic", SIZES, (cod_loss_spec){.kind = COD_LOSS_CROSS_ENTROPY, .smoothing = 0.3f}, 1, 300);
@@ -174,23 +169,12 @@ static void smoothing_keeps_logits_near(void **state)
 }
 
 /** A student of a teacher's logits comes to predict what it predicts; at a temperature too. */
-static void students_follow_their_teacher(void **state)
+TEST(students_follow_their_teacher)
 {
-    (void)state;
     for (int temperature = 1; temperature <= 3; temperature += 2) {
         const taught result = teach("mlp", SIZES "hidden=16",
                                     (cod_loss_spec){.kind = COD_LOSS_KL, .temperature = (float)temperature}, 4, 200);
         assert_int_equal(result.mistakes, 0);
         assert_true(result.losses[0] > 0.5f && result.losses[1] < 1e-2f);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_come_from_the_data),    cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(every_kind_learns_a_batch),   cmocka_unit_test(sigmoids_learn_one_hot_targets),
-        cmocka_unit_test(smoothing_keeps_logits_near), cmocka_unit_test(students_follow_their_teacher),
-    };
-    return cmocka_run_group_tests_name("nn_classifiers", tests, NULL, NULL);
 }

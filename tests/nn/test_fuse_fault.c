@@ -45,9 +45,8 @@ static double *gradients(const cod_backend *backend, size_t *count)
     return grads;
 }
 
-static void a_gradient_that_sinks_too_far_is_found(void **state)
+TEST(a_gradient_that_sinks_too_far_is_found)
 {
-    (void)state;
     size_t count, wrong = 0;
     cod_backend one_by_one = cod_ref_backend;
     one_by_one.op_fuses = NULL;
@@ -56,12 +55,4 @@ static void a_gradient_that_sinks_too_far_is_found(void **state)
         wrong += fabs(sunk[i] - right[i]) > 1e-6 * (1 + fabs(right[i]));
     assert_true(wrong > 50 && wrong < count);
     free(right), free(sunk);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gradient_that_sinks_too_far_is_found),
-    };
-    return cmocka_run_group_tests_name("nn_fuse_fault", tests, NULL, NULL);
 }

@@ -143,9 +143,8 @@ static void check_values(const penalised *p, test_net *net)
     free(x), free(gradient);
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     const cod_compile_options variants[] = {{.activation = COD_F64},
                                             {.activation = COD_F64, .no_fusion = true},
                                             {.activation = COD_F64, .recompute = true, .slices = N}};
@@ -169,9 +168,8 @@ static void gradients_agree_with_differences(void **state)
 }
 
 /** A penalty alone says nothing of what only adds to logits. */
-static void biases_have_no_gradient(void **state)
+TEST(biases_have_no_gradient)
 {
-    (void)state;
     const penalised p = make_unet();
     test_net net;
     size_t biases = 0;
@@ -208,9 +206,8 @@ static double distance(const double *actual, const double *expected, size_t coun
 }
 
 /** `cpu` in f32 and, where the processor has it, in bf16, of which a product of a dozen layers keeps two digits. */
-static void cpu_agrees_with_ref(void **state)
+TEST(cpu_agrees_with_ref)
 {
-    (void)state;
     static const struct {
         cod_dtype dtype;
         double tolerance;
@@ -254,9 +251,8 @@ static void refuse(cod_graph *graph, cod_value y, cod_value x, const char *messa
     cod_graph_destroy(graph);
 }
 
-static void other_operations_are_refused(void **state)
+TEST(other_operations_are_refused)
 {
-    (void)state;
     enum { NORM, TANH, SQUASHED, SCALED, CONCAT, APART, CASES };
     static const char *const messages[CASES] = {
         "'bn': losses cannot read a gradient that passes it", "losses cannot read a gradient that passes it",
@@ -274,12 +270,4 @@ static void other_operations_are_refused(void **state)
                                             : cod_graph_input(graph, "other", 2);
         refuse(graph, y, x, messages[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_agree_with_differences),
-                                       cmocka_unit_test(biases_have_no_gradient), cmocka_unit_test(cpu_agrees_with_ref),
-                                       cmocka_unit_test(other_operations_are_refused)};
-    return cmocka_run_group_tests_name("nn_gradient", tests, NULL, NULL);
 }

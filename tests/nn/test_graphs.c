@@ -26,9 +26,8 @@ static cod_value flattened_otherwise(cod_graph *g, cod_value x)
     return cod_graph_linear(g, "l", cod_graph_flatten(g, x, 2, 8), 2, false);
 }
 
-static void shapes_that_do_not_fit_name_the_layer(void **state)
+TEST(shapes_that_do_not_fit_name_the_layer)
 {
-    (void)state;
     static const struct {
         faulty_graph build;
         const char *why;
@@ -50,9 +49,8 @@ static void shapes_that_do_not_fit_name_the_layer(void **state)
     }
 }
 
-static void the_first_failure_of_a_graph_sticks(void **state)
+TEST(the_first_failure_of_a_graph_sticks)
 {
-    (void)state;
     cod_graph *graph;
     assert_ok(cod_graph_create(&graph));
     const cod_value x = cod_graph_input(graph, "input", 3);
@@ -78,9 +76,8 @@ static void the_first_failure_of_a_graph_sticks(void **state)
 }
 
 /** Channels of an input are values of their own, on a strided view; what trains on them has no gradient to pass on. */
-static void slices_are_channels_of_an_input(void **state)
+TEST(slices_are_channels_of_an_input)
 {
-    (void)state;
     enum { PIXELS = 2 * 3 * 4, ALL = 5, FIRST = 2, SOME = 3 };
     cod_graph *graph;
     net_check check;
@@ -115,14 +112,4 @@ static void slices_are_channels_of_an_input(void **state)
         assert_fails(COD_ERR_ARGUMENT, "cannot be taken of", cod_graph_status(graph));
         cod_graph_destroy(graph);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_that_do_not_fit_name_the_layer),
-        cmocka_unit_test(the_first_failure_of_a_graph_sticks),
-        cmocka_unit_test(slices_are_channels_of_an_input),
-    };
-    return cmocka_run_group_tests_name("nn_graphs", tests, NULL, NULL);
 }

@@ -232,9 +232,8 @@ static void check(const cod_backend *backend, int threads, bool wide)
         fail_msg("%s: %s", backend->name, message);
 }
 
-static void counts_and_ranges_are_the_rule(void **state)
+TEST(counts_and_ranges_are_the_rule)
 {
-    (void)state;
 #ifdef COD_TESTED
     check(&COD_TESTED, 0, false);
 #else
@@ -245,9 +244,8 @@ static void counts_and_ranges_are_the_rule(void **state)
 #endif
 }
 
-static void other_shapes_and_types_are_refused(void **state)
+TEST(other_shapes_and_types_are_refused)
 {
-    (void)state;
     cod_buffer buffer = {.bytes = 4 * COD_MAGNITUDES * sizeof(uint32_t)};
     const cod_view x = cod_view_dense(&buffer, 0, COD_F32, (cod_shape){1, 2, 3, 4}),
                    counts = cod_view_dense(&buffer, 0, COD_I32, (cod_shape){1, 1, 1, COD_MAGNITUDES}),
@@ -281,9 +279,5 @@ int main(void)
     if (cod_test_absent(&COD_TESTED))
         return 77;
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_and_ranges_are_the_rule),
-        cmocka_unit_test(other_shapes_and_types_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cod_test_run();
 }

@@ -382,21 +382,18 @@ static void check_backends(bool observes)
 #endif
 }
 
-static void a_switch_has_the_bits_of_compiling_and_makes_nothing(void **state)
+TEST(a_switch_has_the_bits_of_compiling_and_makes_nothing)
 {
-    (void)state;
     check_backends(false);
 }
 
-static void ranges_are_observed_without_the_host(void **state)
+TEST(ranges_are_observed_without_the_host)
 {
-    (void)state;
     check_backends(true);
 }
 
-static void ranges_of_other_layers_are_refused(void **state)
+TEST(ranges_of_other_layers_are_refused)
 {
-    (void)state;
     rounded_net r;
     size_t bytes, last = 0;
     open_net(&r, &cod_ref_backend, COD_F32, 0);
@@ -421,10 +418,5 @@ int main(void)
     if (cod_test_absent(&COD_TESTED))
         return 77;
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_switch_has_the_bits_of_compiling_and_makes_nothing),
-        cmocka_unit_test(ranges_are_observed_without_the_host),
-        cmocka_unit_test(ranges_of_other_layers_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cod_test_run();
 }

@@ -101,21 +101,12 @@ static void check_model(const trained_model *which)
     cod_arena_clear(&arena);
 }
 
-static void training_has_the_bits_of_ref(void **state)
+TEST(training_has_the_bits_of_ref)
 {
-    (void)state;
     char message[512];
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         check_model(&models[m]);
         if (cod_late_violations(message, sizeof message) > 0)
             fail_msg("%s: %s", models[m].kind, message);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_has_the_bits_of_ref),
-    };
-    return cmocka_run_group_tests_name("nn_late", tests, NULL, NULL);
 }

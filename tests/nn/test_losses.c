@@ -67,9 +67,8 @@ static cod_value target_of(cod_graph *graph, cod_loss_kind kind, cod_value y)
     return probability ? cod_graph_activation(graph, y, COD_ACT_SIGMOID, 0) : y;
 }
 
-static void gradients_flow_to_both_sides(void **state)
+TEST(gradients_flow_to_both_sides)
 {
-    (void)state;
     for (int kind = COD_LOSS_L1; kind < COD_LOSS_TV; kind++) {
         for (int64_t first = 0; first < 3; first += 2) {
             char what[64];
@@ -97,9 +96,8 @@ static void gradients_flow_to_both_sides(void **state)
  * One value is the prediction of a loss, the target of the next, and both have more contributions: some add, some
  * write.
  */
-static void values_on_both_sides_sum_their_gradients(void **state)
+TEST(values_on_both_sides_sum_their_gradients)
 {
-    (void)state;
     for (int order = 0; order < 4; order++) {
         cod_value x;
         cod_graph *graph = new_graph(&x);
@@ -120,9 +118,8 @@ static void values_on_both_sides_sum_their_gradients(void **state)
 }
 
 /** Without being asked for, no gradient flows to a target that parameters made. */
-static void targets_are_constants_by_default(void **state)
+TEST(targets_are_constants_by_default)
 {
-    (void)state;
     cod_value x;
     cod_graph *graph = new_graph(&x);
     const cod_value prediction = layer(graph, "a", x, 2), target = layer(graph, "b", x, 2);
@@ -168,9 +165,8 @@ static cod_graph *relativistic(cod_program_spec *spec)
     return graph;
 }
 
-static void relativistic_pairs_have_right_gradients(void **state)
+TEST(relativistic_pairs_have_right_gradients)
 {
-    (void)state;
     cod_program_spec spec;
     cod_graph *graph = relativistic(&spec);
     check_gradients(graph, &spec, "relativistic pair");
@@ -178,9 +174,8 @@ static void relativistic_pairs_have_right_gradients(void **state)
 }
 
 /** The same program on `cpu` in f32 gives what `ref` gives. */
-static void relativistic_pairs_agree_on_cpu(void **state)
+TEST(relativistic_pairs_agree_on_cpu)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     cod_program_spec spec;
     cod_graph *graph = relativistic(&spec);
@@ -210,9 +205,8 @@ static void relativistic_pairs_agree_on_cpu(void **state)
 }
 
 /** A layer that copies its input learns to smooth it. */
-static void total_variation_is_trained_away(void **state)
+TEST(total_variation_is_trained_away)
 {
-    (void)state;
     cod_value x;
     cod_graph *graph = new_graph(&x);
     const cod_value loss =
@@ -237,9 +231,8 @@ static void total_variation_is_trained_away(void **state)
     cod_graph_destroy(graph);
 }
 
-static void targets_that_do_not_suit_the_loss_are_refused(void **state)
+TEST(targets_that_do_not_suit_the_loss_are_refused)
 {
-    (void)state;
     static const struct {
         cod_loss_spec loss;
         int target; /* 0 none, 1 the prediction itself, 2 another value */
@@ -256,18 +249,4 @@ static void targets_that_do_not_suit_the_loss_are_refused(void **state)
         assert_fails(COD_ERR_ARGUMENT, cases[i].why, cod_graph_status(graph));
         cod_graph_destroy(graph);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_flow_to_both_sides),
-        cmocka_unit_test(values_on_both_sides_sum_their_gradients),
-        cmocka_unit_test(targets_are_constants_by_default),
-        cmocka_unit_test(relativistic_pairs_have_right_gradients),
-        cmocka_unit_test(relativistic_pairs_agree_on_cpu),
-        cmocka_unit_test(total_variation_is_trained_away),
-        cmocka_unit_test(targets_that_do_not_suit_the_loss_are_refused),
-    };
-    return cmocka_run_group_tests_name("nn_losses", tests, NULL, NULL);
 }

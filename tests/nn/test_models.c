@@ -257,18 +257,16 @@ static cod_status check_network(const test_network *network, const cod_backend *
                             : cod_fail_prefix(status, "%s, %s", network->name, no_fusion ? "op by op" : "fused");
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     for (size_t i = 0; i < NETWORKS; i++)
         for (int no_fusion = 0; no_fusion < 2; no_fusion++)
             assert_ok(check_network(&networks[i], &cod_ref_backend, no_fusion, true, NULL, NULL));
 }
 
 /** Fusion changes only the order of roundings; under the paranoid backend nothing changes at all. */
-static void fused_equals_op_by_op_and_distrusts_nothing(void **state)
+TEST(fused_equals_op_by_op_and_distrusts_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < NETWORKS; i++) {
         double *grads[3];
         size_t count = 0;
@@ -373,9 +371,8 @@ static void check_fault(cod_op_kind kind, bool fuses)
         fail_msg("no network has a %s", cod_op_kind_name(kind));
 }
 
-static void a_wrong_backward_op_is_caught(void **state)
+TEST(a_wrong_backward_op_is_caught)
 {
-    (void)state;
     static const cod_op_kind plain[] = {
         COD_OP_CONV2D_BACKWARD_DATA,    COD_OP_CONV2D_BACKWARD_WEIGHTS, COD_OP_LINEAR_BACKWARD_DATA,
         COD_OP_LINEAR_BACKWARD_WEIGHTS, COD_OP_NORM_BACKWARD,           COD_OP_ACTIVATION_BACKWARD,
@@ -386,14 +383,4 @@ static void a_wrong_backward_op_is_caught(void **state)
         check_fault(plain[i], false);
     for (size_t i = 0; i < sizeof fused / sizeof fused[0]; i++)
         check_fault(fused[i], true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences),
-        cmocka_unit_test(fused_equals_op_by_op_and_distrusts_nothing),
-        cmocka_unit_test(a_wrong_backward_op_is_caught),
-    };
-    return cmocka_run_group_tests_name("nn_models", tests, NULL, NULL);
 }

@@ -58,9 +58,8 @@ static cod_compile_options small_options(bool no_fusion)
         .activation = COD_F64, .inputs = &small_shape, .input_count = 1, .no_fusion = no_fusion, .bucket_bytes = 64};
 }
 
-static void accumulating_adds_two_batches(void **state)
+TEST(accumulating_adds_two_batches)
 {
-    (void)state;
     const small s = small_graph();
     const cod_program_spec specs[] = {
         {.name = "first", .trains = "model", .losses = {s.loss}},
@@ -111,9 +110,8 @@ static cod_status bucket_seen(void *context, size_t index, cod_event *complete)
     return COD_OK;
 }
 
-static void buckets_cover_once_and_are_final_when_signalled(void **state)
+TEST(buckets_cover_once_and_are_final_when_signalled)
 {
-    (void)state;
     const small s = small_graph();
     const cod_program_spec specs[] = {{.name = "first", .trains = "model", .losses = {s.loss}},
                                       {.name = "more", .trains = "model", .losses = {s.loss}, .accumulate = true}};
@@ -155,9 +153,8 @@ static cod_status refuse_bucket(void *context, size_t index, cod_event *complete
     return cod_fail(COD_ERR_PEER, "the reduction failed");
 }
 
-static void a_failed_signal_ends_the_run(void **state)
+TEST(a_failed_signal_ends_the_run)
 {
-    (void)state;
     const small s = small_graph();
     const cod_program_spec spec = {.name = "train", .trains = "model", .losses = {s.loss}};
     const cod_compile_options options = small_options(false);
@@ -191,9 +188,8 @@ static bool has_residual(test_net *net, const char *program, cod_op_kind kind)
 }
 
 /** Inference folds the norms, follows the running statistics and the weights, and equals what is not folded. */
-static void inference_folds_and_follows(void **state)
+TEST(inference_folds_and_follows)
 {
-    (void)state;
     const small s = small_graph();
     const cod_program_spec specs[] = {{.name = "train", .trains = "model", .losses = {s.loss}},
                                       {.name = "infer", .outputs = {s.output}},
@@ -300,9 +296,8 @@ static void check_sum(cod_op_kind kind, int which)
     cod_graph_destroy(graph);
 }
 
-static void plain_sums_join_what_was_made_last(void **state)
+TEST(plain_sums_join_what_was_made_last)
 {
-    (void)state;
     for (int which = 0; which < SUMS; which++) {
         check_sum(COD_OP_NORM_TRAIN, which);
         check_sum(COD_OP_CONV2D, which);
@@ -311,9 +306,8 @@ static void plain_sums_join_what_was_made_last(void **state)
 }
 
 /** Inputs and losses may be outputs too; a loss that is only an output adds nothing to the gradient. */
-static void outputs_may_be_inputs_and_losses(void **state)
+TEST(outputs_may_be_inputs_and_losses)
 {
-    (void)state;
     cod_graph *graph;
     assert_ok(cod_graph_create(&graph));
     const cod_value x = cod_graph_input(graph, "input", 3), y = cod_graph_linear(graph, "l", x, 2, false);
@@ -392,9 +386,8 @@ static cod_status gan_init(test_net *net, const gan *g, const cod_backend *backe
     return net_init(net, backend, g->graph, &options, g->specs, 2, 21);
 }
 
-static void each_program_of_a_gan_has_its_own_gradients(void **state)
+TEST(each_program_of_a_gan_has_its_own_gradients)
 {
-    (void)state;
     const gan g = gan_graph();
     test_net net;
     net_check check;
@@ -422,9 +415,8 @@ static void each_program_of_a_gan_has_its_own_gradients(void **state)
 }
 
 /** Real points lie around (2, -1): the generator's mean must go there. */
-static void a_tiny_gan_learns(void **state)
+TEST(a_tiny_gan_learns)
 {
-    (void)state;
     const gan g = gan_graph();
     test_net net;
     cod_optimiser *optimisers[2];
@@ -463,9 +455,8 @@ static void a_tiny_gan_learns(void **state)
     cod_graph_destroy(g.graph);
 }
 
-static void a_scalar_scales_its_loss(void **state)
+TEST(a_scalar_scales_its_loss)
 {
-    (void)state;
     cod_graph *graph;
     assert_ok(cod_graph_create(&graph));
     const cod_value x = cod_graph_input(graph, "input", 3), y = cod_graph_linear(graph, "l", x, 2, false);
@@ -504,9 +495,8 @@ static void refused(cod_graph *graph, cod_program_spec spec, cod_shape shape, co
     net_clear(&net);
 }
 
-static void compilation_refuses_what_does_not_fit(void **state)
+TEST(compilation_refuses_what_does_not_fit)
 {
-    (void)state;
     const small s = small_graph();
     const cod_shape fits = {1, 4, 4, 3};
     const cod_program_spec train = {.trains = "model", .losses = {s.loss}};
@@ -539,21 +529,4 @@ static void compilation_refuses_what_does_not_fit(void **state)
                  cod_compile(s.graph, &net.weights, &f64, &named, 1, &executable));
     net_clear(&net);
     cod_graph_destroy(s.graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accumulating_adds_two_batches),
-        cmocka_unit_test(buckets_cover_once_and_are_final_when_signalled),
-        cmocka_unit_test(a_failed_signal_ends_the_run),
-        cmocka_unit_test(inference_folds_and_follows),
-        cmocka_unit_test(plain_sums_join_what_was_made_last),
-        cmocka_unit_test(outputs_may_be_inputs_and_losses),
-        cmocka_unit_test(each_program_of_a_gan_has_its_own_gradients),
-        cmocka_unit_test(a_tiny_gan_learns),
-        cmocka_unit_test(a_scalar_scales_its_loss),
-        cmocka_unit_test(compilation_refuses_what_does_not_fit),
-    };
-    return cmocka_run_group_tests_name("nn_programs", tests, NULL, NULL);
 }

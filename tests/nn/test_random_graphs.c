@@ -241,9 +241,8 @@ static bool check_recomputing(cod_graph *graph, const cod_program_spec *spec, co
     return less;
 }
 
-static void random_graphs_have_right_gradients(void **state)
+TEST(random_graphs_have_right_gradients)
 {
-    (void)state;
     size_t recomputed = 0;
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
         cod_program_spec spec = {.name = "train", .trains = "model"};
@@ -266,12 +265,4 @@ static void random_graphs_have_right_gradients(void **state)
     }
     assert_true(replaced > 0);
     assert_true(recomputed > GRAPHS / 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_graphs_have_right_gradients),
-    };
-    return cmocka_run_group_tests_name("nn_random_graphs", tests, NULL, NULL);
 }

@@ -36,9 +36,8 @@ static cod_status hear_signal(void *context, size_t index, cod_event *complete)
  * A range with the program's name around all that runs without a stop of the host: the whole program; where buckets are
  * signalled, what is up to each of them, and what is behind the last. Each ends, whatever fails.
  */
-static void programs_have_ranges_of_their_name(void **state)
+TEST(programs_have_ranges_of_their_name)
 {
-    (void)state;
     static const cod_conv2d_spec conv3 = {.out_channels = 4, .kernel = 3, .padding = 1};
     static const cod_input_shape input = {"input", {2, 5, 6, 3}};
     static const cod_compile_options options = {
@@ -74,10 +73,4 @@ static void programs_have_ranges_of_their_name(void **state)
     assert_string_equal(marks, "");
     net_clear(&net);
     cod_graph_destroy(graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(programs_have_ranges_of_their_name)};
-    return cmocka_run_group_tests_name("ranges", tests, NULL, NULL);
 }

@@ -132,22 +132,19 @@ static void check_all(cod_dtype dtype)
         check(&models[i], dtype, 0);
 }
 
-static void f32_has_the_same_bits(void **state)
+TEST(f32_has_the_same_bits)
 {
-    (void)state;
     check_all(COD_F32);
 }
 
-static void bf16_has_the_same_bits(void **state)
+TEST(bf16_has_the_same_bits)
 {
-    (void)state;
     check_all(COD_BF16);
 }
 
 /** The slices begin before the losses, so that the backward pass begins where the last normalisation is. */
-static void sliced_programs_have_the_same_bits(void **state)
+TEST(sliced_programs_have_the_same_bits)
 {
-    (void)state;
     if (COD_TESTED.op_fuses == NULL)
         skip();
     const trained_model sliced = {"srresnet", "blocks=3 channels=8", {4, 6, 6, 3}, 0.9};
@@ -159,10 +156,5 @@ int main(void)
 {
     if (cod_test_absent(&COD_TESTED))
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32_has_the_same_bits),
-        cmocka_unit_test(bf16_has_the_same_bits),
-        cmocka_unit_test(sliced_programs_have_the_same_bits),
-    };
-    return cmocka_run_group_tests_name("recompute", tests, NULL, NULL);
+    return cod_test_run();
 }

@@ -102,9 +102,8 @@ static cod_program_spec critic_spec(const pair *p, bool given)
                               .given = {given ? p->fake : 0}};
 }
 
-static void equal_names_in_two_sets_are_two_parameters(void **state)
+TEST(equal_names_in_two_sets_are_two_parameters)
 {
-    (void)state;
     const pair p = pair_graph();
     const size_t count = cod_graph_param_count(p.graph);
     const cod_layout layout = cod_graph_layout(p.graph);
@@ -126,9 +125,8 @@ static void equal_names_in_two_sets_are_two_parameters(void **state)
     cod_graph_destroy(p.graph);
 }
 
-static void too_many_sets_are_refused(void **state)
+TEST(too_many_sets_are_refused)
 {
-    (void)state;
     cod_graph *graph;
     assert_ok(cod_graph_create(&graph));
     for (int i = 1; i <= COD_GRAPH_MAX_SETS; i++) {
@@ -142,9 +140,8 @@ static void too_many_sets_are_refused(void **state)
 }
 
 /** A new set must not change how the sets before it begin. */
-static void a_set_begins_as_it_would_alone(void **state)
+TEST(a_set_begins_as_it_would_alone)
 {
-    (void)state;
     const pair p = pair_graph();
     cod_graph *alone;
     cod_device *device;
@@ -199,9 +196,8 @@ static int prepares(test_net *net, const char *program, cod_sets values, cod_set
     return prepared;
 }
 
-static void a_set_that_changes_leaves_the_others_packed(void **state)
+TEST(a_set_that_changes_leaves_the_others_packed)
 {
-    (void)state;
     cod_backend counting = cod_ref_backend;
     counting.plans_prepare = count_prepare;
     const pair p = pair_graph();
@@ -242,9 +238,8 @@ static int updates(test_net *net, const char *program, int *all)
 }
 
 /** Only what a whole update wrote last counts as updated, and neither what is folded nor other sets. */
-static void a_backend_is_told_of_updates(void **state)
+TEST(a_backend_is_told_of_updates)
 {
-    (void)state;
     cod_backend counting = cod_ref_backend;
     counting.plans_prepare = count_prepare;
     counting.plans_prepare_updated = count_updated;
@@ -306,9 +301,8 @@ static bool runs(test_net *net, const char *program, cod_op_kind kind)
  * Gradients flow through a frozen set, by running or the batch's statistics; of itself it gets none, and its statistics
  * stay.
  */
-static void a_frozen_set_passes_gradients_and_stays(void **state)
+TEST(a_frozen_set_passes_gradients_and_stays)
 {
-    (void)state;
     const pair p = pair_graph();
     for (int batch = 0; batch < 2; batch++) {
         const cod_program_spec spec = model_spec(&p, batch ? COD_ALL_SETS : 0);
@@ -363,9 +357,8 @@ static size_t ops_until(test_net *net, const char *program, const cod_graph *gra
     return count;
 }
 
-static void a_program_is_given_what_another_has_left(void **state)
+TEST(a_program_is_given_what_another_has_left)
 {
-    (void)state;
     const pair p = pair_graph();
     const cod_program_spec specs[] = {
         {.name = "forward", .batch_statistics = cod_set_of(MODEL), .outputs = {p.fake}},
@@ -410,9 +403,8 @@ static void read_statistics(const test_net *net, double *out)
 }
 
 /** In whatever way ops are fused, and however many programs keep. */
-static void a_program_resumes_what_another_has_kept(void **state)
+TEST(a_program_resumes_what_another_has_kept)
 {
-    (void)state;
     for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
         const pair p = pair_graph();
         const cod_span span = {p.fake, p.judged};
@@ -466,9 +458,8 @@ static void a_program_resumes_what_another_has_kept(void **state)
     assert_no_violations();
 }
 
-static void spans_that_cannot_be_resumed_are_refused(void **state)
+TEST(spans_that_cannot_be_resumed_are_refused)
 {
-    (void)state;
     const pair p = pair_graph();
     const cod_compile_options options = options_of(true);
     cod_program_spec specs[] = {model_spec(&p, COD_ALL_SETS), critic_spec(&p, false)};
@@ -486,9 +477,8 @@ static void spans_that_cannot_be_resumed_are_refused(void **state)
     cod_graph_destroy(p.graph);
 }
 
-static void an_optimiser_is_of_its_set_alone(void **state)
+TEST(an_optimiser_is_of_its_set_alone)
 {
-    (void)state;
     const pair p = pair_graph();
     const cod_compile_options options = options_of(false);
     const cod_optimiser_options adam = {
@@ -529,21 +519,4 @@ static void an_optimiser_is_of_its_set_alone(void **state)
     net_clear(&net);
     cod_graph_destroy(p.graph);
     assert_no_violations();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_names_in_two_sets_are_two_parameters),
-        cmocka_unit_test(too_many_sets_are_refused),
-        cmocka_unit_test(a_set_begins_as_it_would_alone),
-        cmocka_unit_test(a_set_that_changes_leaves_the_others_packed),
-        cmocka_unit_test(a_backend_is_told_of_updates),
-        cmocka_unit_test(a_frozen_set_passes_gradients_and_stays),
-        cmocka_unit_test(a_program_is_given_what_another_has_left),
-        cmocka_unit_test(a_program_resumes_what_another_has_kept),
-        cmocka_unit_test(spans_that_cannot_be_resumed_are_refused),
-        cmocka_unit_test(an_optimiser_is_of_its_set_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,9 +75,8 @@ static void check(const char *kind, const char *options, cod_loss_kind loss, cod
 }
 
 /** Behind the trunk's normalisations: PReLU with one slope, shuffles, a skip from the input. */
-static void ends_of_networks_that_enlarge_are_sliced(void **state)
+TEST(ends_of_networks_that_enlarge_are_sliced)
 {
-    (void)state;
     const cod_shape shape = {4, SIDE, SIDE, 3};
     check("srresnet", "blocks=1 channels=4", COD_LOSS_L1, shape, 2, 0.75);
     check("srresnet", "blocks=1 channels=4", COD_LOSS_CHARBONNIER, shape, 4, 0.6);
@@ -86,19 +85,9 @@ static void ends_of_networks_that_enlarge_are_sliced(void **state)
     check("srresnet", "blocks=1 channels=4", COD_LOSS_L1, shape, 0, 1);
 }
 
-static void networks_without_normalisations_are_sliced_whole(void **state)
+TEST(networks_without_normalisations_are_sliced_whole)
 {
-    (void)state;
     check("srresnet", "blocks=2 channels=4 norm=none", COD_LOSS_L1, (cod_shape){4, SIDE, SIDE, 3}, 4, 0.5);
     check("mlp", "height=3 width=2 channels=2 classes=3 hidden=9,80", COD_LOSS_CROSS_ENTROPY, (cod_shape){60, 3, 2, 2},
           4, 0.7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_of_networks_that_enlarge_are_sliced),
-        cmocka_unit_test(networks_without_normalisations_are_sliced_whole),
-    };
-    return cmocka_run_group_tests_name("nn_slices", tests, NULL, NULL);
 }

@@ -77,9 +77,8 @@ static void settle(test_net *net)
 }
 
 /** Two uses of a layer in a run take one step of the power iteration together, and none where the layer is frozen. */
-static void a_run_that_trains_moves_u_once(void **state)
+TEST(a_run_that_trains_moves_u_once)
 {
-    (void)state;
     const pair p = make_pair();
     test_net net;
     make_net(&p, &cod_ref_backend, COD_F64, false, &net);
@@ -109,9 +108,8 @@ static void a_run_that_trains_moves_u_once(void **state)
     cod_graph_destroy(p.graph);
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     const pair p = make_pair();
     for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
         test_net net;
@@ -141,9 +139,8 @@ static void expect_near(const char *what, const double *actual, const double *ex
 }
 
 /** A second mini-batch adds its gradient to that of the first, which `cpu` computes in f32 as `ref` does in f64. */
-static void gradients_add_up_on_every_backend(void **state)
+TEST(gradients_add_up_on_every_backend)
 {
-    (void)state;
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     const pair p = make_pair();
     double *expected[2] = {NULL, NULL}, *values[2] = {NULL, NULL};
@@ -173,12 +170,4 @@ static void gradients_add_up_on_every_backend(void **state)
     for (int b = 0; b < 2; b++)
         free(expected[b]), free(values[b]);
     cod_graph_destroy(p.graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_that_trains_moves_u_once),
-                                       cmocka_unit_test(gradients_agree_with_differences),
-                                       cmocka_unit_test(gradients_add_up_on_every_backend)};
-    return cmocka_run_group_tests_name("nn_spectral", tests, NULL, NULL);
 }

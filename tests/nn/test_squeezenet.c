@@ -43,9 +43,8 @@ static double *features_of(const test_net *net, cod_value value, int layer, size
     return features;
 }
 
-static void activations_come_behind(void **state)
+TEST(activations_come_behind)
 {
-    (void)state;
     twins t = make_twins(COD_SQUEEZENET_TORCHVISION);
     const cod_input_shape input = {"pictures", {2, 25, 26, 3}};
     const cod_compile_options options = {.activation = COD_F64, .inputs = &input, .input_count = 1};
@@ -71,9 +70,8 @@ static void activations_come_behind(void **state)
 }
 
 /** Both namings are of one network: as many parameters, of the same shapes, which cod_squeezenet_parts() tells. */
-static void names_are_of_one_network(void **state)
+TEST(names_are_of_one_network)
 {
-    (void)state;
     for (int names = COD_SQUEEZENET_TORCHVISION; names <= COD_SQUEEZENET_CAFFE; names++) {
         twins t = make_twins((cod_squeezenet_names)names);
         size_t at = 2; /* "normalise" has a weight and a bias */
@@ -96,9 +94,8 @@ static void names_are_of_one_network(void **state)
 }
 
 /** A picture of the least side has features, one of a pixel less has none. */
-static void sides_are_the_least(void **state)
+TEST(sides_are_the_least)
 {
-    (void)state;
     for (int layer = 1; layer <= COD_SQUEEZENET_LAYERS; layer++)
         for (int less = 0; less < 2; less++) {
             cod_graph *graph;
@@ -117,12 +114,4 @@ static void sides_are_the_least(void **state)
             net_clear(&net);
             cod_graph_destroy(graph);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(activations_come_behind),
-                                       cmocka_unit_test(names_are_of_one_network),
-                                       cmocka_unit_test(sides_are_the_least)};
-    return cmocka_run_group_tests_name("squeezenet", tests, NULL, NULL);
 }

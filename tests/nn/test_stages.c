@@ -254,9 +254,8 @@ static bool has_bf16(void)
     return has;
 }
 
-static void stages_equal_the_whole(void **state)
+TEST(stages_equal_the_whole)
 {
-    (void)state;
     cod_backend one_by_one = cod_ref_backend;
     one_by_one.op_fuses = NULL;
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
@@ -271,9 +270,8 @@ static void stages_equal_the_whole(void **state)
     }
 }
 
-static void weights_on_both_sides_are_refused(void **state)
+TEST(weights_on_both_sides_are_refused)
 {
-    (void)state;
     cod_graph *graph;
     cod_stage_range range;
     assert_ok(cod_graph_create(&graph));
@@ -289,9 +287,8 @@ static void weights_on_both_sides_are_refused(void **state)
     cod_graph_destroy(graph);
 }
 
-static void bad_stages_are_refused(void **state)
+TEST(bad_stages_are_refused)
 {
-    (void)state;
     static const struct {
         cod_stage stage;
         const char *words;
@@ -312,14 +309,4 @@ static void bad_stages_are_refused(void **state)
     }
     runner_close(&r);
     network_close(&n);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_equal_the_whole),
-        cmocka_unit_test(weights_on_both_sides_are_refused),
-        cmocka_unit_test(bad_stages_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

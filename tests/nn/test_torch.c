@@ -248,9 +248,8 @@ static void run_all(cod_dtype dtype, double tolerance, const char *left_out)
 }
 
 /** The file's numbers are rounded to f32: 6e-8 of each; learning rate and Adam's epsilon too. */
-static void f64_trains_as_pytorch(void **state)
+TEST(f64_trains_as_pytorch)
 {
-    (void)state;
     run_all(COD_F64, 5e-7, NULL);
 }
 
@@ -259,17 +258,7 @@ static void f64_trains_as_pytorch(void **state)
  * by the hundred, and the gradients of scales that later normalisations undo are what is left of terms a thousand times
  * larger.
  */
-static void f32_trains_as_pytorch(void **state)
+TEST(f32_trains_as_pytorch)
 {
-    (void)state;
     run_all(COD_F32, 1e-4, "resnet50");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f64_trains_as_pytorch),
-        cmocka_unit_test(f32_trains_as_pytorch),
-    };
-    return cmocka_run_group_tests_name("nn_torch", tests, NULL, NULL);
 }

@@ -79,9 +79,8 @@ static void expect(const cod_program *program, cod_op_kind kind, const char *nam
 }
 
 /** 33 equal layers: each one's input and gradient are read, and its weights' gradient is written. */
-static void gradients_of_many_layers_count_for_each(void **state)
+TEST(gradients_of_many_layers_count_for_each)
 {
-    (void)state;
     network n;
     srresnet_open(&n);
     const double layers = 2 * BLOCKS + 1;
@@ -97,9 +96,8 @@ static void gradients_of_many_layers_count_for_each(void **state)
  * What a half of a normalisation hands to the convolution beside it is written, as the weights' gradient reads it
  * later, but not read again by the plan.
  */
-static void normalisations_around_a_convolution_count(void **state)
+TEST(normalisations_around_a_convolution_count)
 {
-    (void)state;
     network n;
     srresnet_open(&n);
     /* Pictures: x, what it is normalised to, and y. Channels: gamma, beta, two statistics before and two behind, and
@@ -114,9 +112,8 @@ static void normalisations_around_a_convolution_count(void **state)
 }
 
 /** ReLU's gradient takes the place of what the product would have written. */
-static void what_is_done_in_place_is_written_once(void **state)
+TEST(what_is_done_in_place_is_written_once)
 {
-    (void)state;
     network n;
     network_open(&n, "mlp", "height=3 width=2 channels=2 classes=3 hidden=9,8", (cod_shape){5, 3, 2, 2},
                  COD_LOSS_CROSS_ENTROPY);
@@ -131,14 +128,4 @@ static void what_is_done_in_place_is_written_once(void **state)
     }
     assert_int_equal(fused, 2);
     network_close(&n);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_many_layers_count_for_each),
-        cmocka_unit_test(normalisations_around_a_convolution_count),
-        cmocka_unit_test(what_is_done_in_place_is_written_once),
-    };
-    return cmocka_run_group_tests_name("nn_traffic", tests, NULL, NULL);
 }

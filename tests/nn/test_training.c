@@ -16,9 +16,8 @@ static void assert_near(double actual, double expected, double tolerance)
         fail_msg("%.12g, expected %.12g", actual, expected);
 }
 
-static void schedules_have_their_closed_forms(void **state)
+TEST(schedules_have_their_closed_forms)
 {
-    (void)state;
     int64_t milestones[] = {10, 20};
     const cod_schedule constant = {.kind = COD_SCHEDULE_CONSTANT, .rate = 0.1, .warmup_steps = 4};
     const cod_schedule step = {.kind = COD_SCHEDULE_STEP, .rate = 1, .milestones = {2, milestones}, .gamma = 0.5};
@@ -47,9 +46,8 @@ static cod_graph *layers(void)
     return graph;
 }
 
-static void the_average_starts_as_a_copy_and_follows(void **state)
+TEST(the_average_starts_as_a_copy_and_follows)
 {
-    (void)state;
     cod_graph *graph = layers();
     const cod_compile_options options = {.activation = COD_F64};
     const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .ema_decay = 0.75};
@@ -85,9 +83,8 @@ static void the_average_starts_as_a_copy_and_follows(void **state)
     free(grads), free(before), free(after), free(expected);
 }
 
-static void clipping_limits_the_norm_of_the_set(void **state)
+TEST(clipping_limits_the_norm_of_the_set)
 {
-    (void)state;
     cod_graph *graph = layers();
     const cod_compile_options options = {.activation = COD_F64};
     for (int scale = 1; scale <= 1000; scale *= 1000) {
@@ -126,9 +123,8 @@ static cod_status add_others(void *context, double *squares)
  * Optimisers of a part each do together what one of all does, clipping by the norm of all, and none touches another's
  * part.
  */
-static void parts_together_are_the_set(void **state)
+TEST(parts_together_are_the_set)
 {
-    (void)state;
     enum { CUT = 32 };
     cod_graph *graph = layers();
     const cod_compile_options compile = {.activation = COD_F32};
@@ -174,9 +170,8 @@ static void parts_together_are_the_set(void **state)
     cod_graph_destroy(graph);
 }
 
-static void states_are_named_for_checkpoints(void **state)
+TEST(states_are_named_for_checkpoints)
 {
-    (void)state;
     static const struct {
         cod_optimiser_options options;
         const char *names[4];
@@ -249,9 +244,8 @@ static double *step_in_parts(const size_t *cuts, size_t count)
     return values;
 }
 
-static void parts_together_are_the_whole(void **state)
+TEST(parts_together_are_the_whole)
 {
-    (void)state;
     cod_graph *graph = layers();
     const cod_layout layout = cod_graph_layout(graph);
     const size_t count = layout.trainable, cuts[] = {0, 3, 3, count};
@@ -279,9 +273,8 @@ static double *initial(const cod_model *model, cod_dtype dtype, uint64_t seed, s
 }
 
 /** PyTorch's defaults: uniform within 1/sqrt(fan_in); BasicSR's: normal with 0.1 sqrt(2/fan_in) and no bias. */
-static void weights_start_as_in_pytorch(void **state)
+TEST(weights_start_as_in_pytorch)
 {
-    (void)state;
     static const char *const kinds[] = {"srresnet", "msrresnet"};
     for (size_t k = 0; k < 2; k++) {
         cod_arena arena = {0};
@@ -325,9 +318,8 @@ static void weights_start_as_in_pytorch(void **state)
     }
 }
 
-static void a_zero_tail_starts_from_the_interpolation(void **state)
+TEST(a_zero_tail_starts_from_the_interpolation)
 {
-    (void)state;
     cod_arena arena = {0};
     cod_model model;
     size_t count, seen = 0;
@@ -345,19 +337,4 @@ static void a_zero_tail_starts_from_the_interpolation(void **state)
     free(values);
     cod_model_clear(&model);
     cod_arena_clear(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_have_their_closed_forms),
-        cmocka_unit_test(the_average_starts_as_a_copy_and_follows),
-        cmocka_unit_test(clipping_limits_the_norm_of_the_set),
-        cmocka_unit_test(parts_together_are_the_set),
-        cmocka_unit_test(states_are_named_for_checkpoints),
-        cmocka_unit_test(parts_together_are_the_whole),
-        cmocka_unit_test(weights_start_as_in_pytorch),
-        cmocka_unit_test(a_zero_tail_starts_from_the_interpolation),
-    };
-    return cmocka_run_group_tests_name("nn_training", tests, NULL, NULL);
 }

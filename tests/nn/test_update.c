@@ -244,9 +244,8 @@ static void check(network which, const cod_optimiser_options *options, bool join
         fail_msg("%s", message);
 }
 
-static void a_replayed_update_has_the_bits_of_ref(void **state)
+TEST(a_replayed_update_has_the_bits_of_ref)
 {
-    (void)state;
     check(GENERATOR,
           &(cod_optimiser_options){
               .kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .clip_norm = 0.1, .ema_decay = 0.9},
@@ -255,16 +254,14 @@ static void a_replayed_update_has_the_bits_of_ref(void **state)
 }
 
 /** One plan is one launch, of which a recording saves nothing. */
-static void an_update_of_one_plan_is_not_recorded(void **state)
+TEST(an_update_of_one_plan_is_not_recorded)
 {
-    (void)state;
     check(GENERATOR, &(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9}, false, 1, 1);
 }
 
 /** Program and update by one call are one recording; the other network's step is two calls. */
-static void a_step_by_one_call_is_one_recording(void **state)
+TEST(a_step_by_one_call_is_one_recording)
 {
-    (void)state;
     check(GENERATOR, &(cod_optimiser_options){.kind = COD_OPT_SGD, .momentum = 0.9}, true, 0, 1);
     check(GENERATOR,
           &(cod_optimiser_options){
@@ -273,9 +270,8 @@ static void a_step_by_one_call_is_one_recording(void **state)
 }
 
 /** Spectrally normalised weights, and the states u and v that move in each run, are made within the recording. */
-static void normalised_weights_are_made_in_the_recording(void **state)
+TEST(normalised_weights_are_made_in_the_recording)
 {
-    (void)state;
     const cod_optimiser_options adam = {.kind = COD_OPT_ADAM, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     check(DISCRIMINATOR, &adam, false, 1, 1);
     check(DISCRIMINATOR, &adam, true, 0, 1);
@@ -289,9 +285,8 @@ static cod_status double_squares(void *context, double *squares)
 }
 
 /** The host acts between the norm and the rest, so that a step by one call is no other than by two. */
-static void norms_over_parts_are_summed_in_each_step(void **state)
+TEST(norms_over_parts_are_summed_in_each_step)
 {
-    (void)state;
     for (int joined = 0; joined < 2; joined++) {
         summed = 0;
         check(GENERATOR,
@@ -306,9 +301,8 @@ static void norms_over_parts_are_summed_in_each_step(void **state)
 }
 
 /** More than put() takes at a time; the host sets them again at once. */
-static void many_scalars_reach_the_device(void **state)
+TEST(many_scalars_reach_the_device)
 {
-    (void)state;
     enum { COUNT = 2 * COD_PUT_BYTES / sizeof(float) + 3 };
     for (size_t i = 0; i < NETS; i++) {
         const cod_backend *backend = backend_at(i);
@@ -333,17 +327,4 @@ static void many_scalars_reach_the_device(void **state)
         cod_scalars_destroy(scalars);
         backend->close(device);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_replayed_update_has_the_bits_of_ref),
-        cmocka_unit_test(an_update_of_one_plan_is_not_recorded),
-        cmocka_unit_test(a_step_by_one_call_is_one_recording),
-        cmocka_unit_test(normalised_weights_are_made_in_the_recording),
-        cmocka_unit_test(norms_over_parts_are_summed_in_each_step),
-        cmocka_unit_test(many_scalars_reach_the_device),
-    };
-    return cmocka_run_group_tests_name("nn_update", tests, NULL, NULL);
 }

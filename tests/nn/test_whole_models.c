@@ -141,16 +141,14 @@ static void compare(cod_dtype dtype, double output_bound, double grad_bound)
     }
 }
 
-static void f32_equals_ref(void **state)
+TEST(f32_equals_ref)
 {
-    (void)state;
     compare(COD_F32, 1e-5, 1e-4);
 }
 
-static void bf16_is_near_ref(void **state)
+TEST(bf16_is_near_ref)
 {
     cod_device *device = NULL;
-    (void)state;
     assert_ok(COD_TESTED.open(&(cod_device_options){.threads = 1}, &device));
     const bool supported = COD_TESTED.supports(device, COD_BF16);
     COD_TESTED.close(device);
@@ -163,9 +161,5 @@ int main(void)
 {
     if (cod_test_absent(&COD_TESTED))
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32_equals_ref),
-        cmocka_unit_test(bf16_is_near_ref),
-    };
-    return cmocka_run_group_tests_name("whole models", tests, NULL, NULL);
+    return cod_test_run();
 }

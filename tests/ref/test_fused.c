@@ -74,9 +74,8 @@ static cod_op half_of(const cod_op *whole, cod_op_kind kind, const char *inputs,
 }
 
 /** In f64 nothing is rounded between the halves. */
-static void halves_of_norm_train_are_the_whole(void **state)
+TEST(halves_of_norm_train_are_the_whole)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         const cod_op op = cod_test_random_op(COD_OP_NORM_TRAIN, COD_F64, COD_F64, seed);
         const cod_op first = half_of(&op, COD_OP_NORM_STATISTICS, "0", "BCDE"),
@@ -103,9 +102,8 @@ static void halves_of_norm_train_are_the_whole(void **state)
     }
 }
 
-static void halves_of_norm_backward_are_the_whole(void **state)
+TEST(halves_of_norm_backward_are_the_whole)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         cod_op op = cod_test_random_op(COD_OP_NORM_BACKWARD, COD_F64, COD_F64, seed);
         op.accumulate = seed % 2 == 1;
@@ -153,17 +151,15 @@ static void check_sequences(cod_test_device tested, uint64_t seeds, size_t lengt
             }
 }
 
-static void a_fused_plan_gives_what_its_ops_give(void **state)
+TEST(a_fused_plan_gives_what_its_ops_give)
 {
-    (void)state;
     size_t lengths[2] = {0, 0};
     check_sequences(ref, SEEDS, lengths);
     assert_true(lengths[0] > SEEDS && lengths[1] > SEEDS);
 }
 
-static void wrappers_pass_fused_plans_through(void **state)
+TEST(wrappers_pass_fused_plans_through)
 {
-    (void)state;
     char message[512];
     const cod_backend *const wrappers[] = {cod_paranoid_wrap(&cod_ref_backend), cod_late_wrap(&cod_ref_backend)};
     for (size_t i = 0; i < 2; i++) {
@@ -189,9 +185,8 @@ static size_t three_ops(cod_op ops[COD_TEST_SEQUENCE_OPS])
     }
 }
 
-static void gradients_out_of_place_are_no_sequence(void **state)
+TEST(gradients_out_of_place_are_no_sequence)
 {
-    (void)state;
     cod_op ops[COD_TEST_SEQUENCE_OPS];
     cod_test_sequence test;
     const size_t count = cod_test_random_sequence(COD_OP_LINEAR_BACKWARD_DATA, COD_F32, COD_F32, 1, ops);
@@ -206,9 +201,8 @@ static void gradients_out_of_place_are_no_sequence(void **state)
     cod_test_sequence_clear(&test);
 }
 
-static void what_is_no_sequence_is_refused(void **state)
+TEST(what_is_no_sequence_is_refused)
 {
-    (void)state;
     cod_op ops[COD_TEST_SEQUENCE_OPS];
     cod_test_sequence test;
     cod_plan *plan;
@@ -288,9 +282,8 @@ static const cod_backend *bad_backend(void)
 }
 
 /** An op of the plan that does not run leaves outputs unwritten, in the middle, too, where another op reads them. */
-static void an_op_that_is_left_out_is_caught(void **state)
+TEST(an_op_that_is_left_out_is_caught)
 {
-    (void)state;
     cod_op ops[COD_TEST_SEQUENCE_OPS];
     cod_test_device paranoid = {.backend = cod_paranoid_wrap(bad_backend())};
     char message[256];
@@ -315,9 +308,8 @@ static void an_op_that_is_left_out_is_caught(void **state)
  * The data gradient lies where the first op reads g, also for its neighbours: right one after another, wrong at the
  * same time.
  */
-static void a_plan_of_ops_that_overlap_is_caught(void **state)
+TEST(a_plan_of_ops_that_overlap_is_caught)
 {
-    (void)state;
     for (int late = 0; late < 2; late++) {
         cod_op ops[COD_TEST_SEQUENCE_OPS];
         cod_test_device wrapped = {.backend = late ? cod_late_wrap(bad_backend()) : cod_paranoid_wrap(bad_backend())};
@@ -350,17 +342,4 @@ static int close_ref(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves_of_norm_train_are_the_whole),
-        cmocka_unit_test(halves_of_norm_backward_are_the_whole),
-        cmocka_unit_test(a_fused_plan_gives_what_its_ops_give),
-        cmocka_unit_test(wrappers_pass_fused_plans_through),
-        cmocka_unit_test(gradients_out_of_place_are_no_sequence),
-        cmocka_unit_test(what_is_no_sequence_is_refused),
-        cmocka_unit_test(an_op_that_is_left_out_is_caught),
-        cmocka_unit_test(a_plan_of_ops_that_overlap_is_caught),
-    };
-    return cmocka_run_group_tests_name("ref_fused", tests, open_ref, close_ref);
-}
+TEST_GROUP(open_ref, close_ref)

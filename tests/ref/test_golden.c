@@ -59,33 +59,20 @@ static void run_all(cod_dtype dtype, cod_tolerance tolerance)
 }
 
 /** Only the order of sums differs. */
-static void f64_agrees_with_pytorch(void **state)
+TEST(f64_agrees_with_pytorch)
 {
-    (void)state;
     run_all(COD_F64, (cod_tolerance){.relative = 1e-12, .scaled = 1e-12});
 }
 
 /** Inputs are rounded to f32: 6e-8 of each, which logits of 300 turn into 2e-5 of a probability. */
-static void f32_agrees_with_pytorch(void **state)
+TEST(f32_agrees_with_pytorch)
 {
-    (void)state;
     run_all(COD_F32, (cod_tolerance){.relative = 2e-5, .scaled = 2e-5});
 }
 
-static void a_broken_golden_file_is_refused(void **state)
+TEST(a_broken_golden_file_is_refused)
 {
-    (void)state;
     golden_file file;
     assert_fails(COD_ERR_IO, "cannot open", golden_load(COD_TEST_DIR "/absent.bin", &file));
     assert_fails(COD_ERR_FORMAT, "not a golden file", golden_load(COD_TEST_DIR "/test_golden.c", &file));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f64_agrees_with_pytorch),
-        cmocka_unit_test(f32_agrees_with_pytorch),
-        cmocka_unit_test(a_broken_golden_file_is_refused),
-    };
-    return cmocka_run_group_tests_name("ref_golden", tests, NULL, NULL);
 }

@@ -284,9 +284,8 @@ static cod_status check_rule(const gradient_rule *rule, uint64_t seed, fault pla
                             : cod_fail_prefix(status, "%s, seed %" PRIu64, cod_op_kind_name(rule->backward), seed);
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     for (size_t i = 0; i < RULES; i++) {
         int count = 0;
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -300,9 +299,8 @@ static void gradients_agree_with_differences(void **state)
 }
 
 /** The check itself is sharp: a thousandth too much is noticed in every op. */
-static void a_gradient_off_by_a_thousandth_is_caught(void **state)
+TEST(a_gradient_off_by_a_thousandth_is_caught)
 {
-    (void)state;
     for (size_t i = 0; i < RULES; i++) {
         int caught = 0, count = 0;
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -318,9 +316,8 @@ static void a_gradient_off_by_a_thousandth_is_caught(void **state)
     }
 }
 
-static void a_wrong_slope_is_caught(void **state)
+TEST(a_wrong_slope_is_caught)
 {
-    (void)state;
     for (size_t i = 0; i < RULES; i++) {
         if (rules[i].forward != COD_OP_ACTIVATION && rules[i].forward != COD_OP_NORM_TRAIN &&
             rules[i].forward != COD_OP_NORM_INFERENCE)
@@ -383,9 +380,8 @@ static cod_status check_loss(uint64_t seed, const double factors[SIDES], cod_los
 }
 
 /** Both gradients of every loss, and of each a planted fault of a thousandth. */
-static void losses_agree_with_differences(void **state)
+TEST(losses_agree_with_differences)
 {
-    (void)state;
     static const double right[SIDES] = {1, 1}, wrong[SIDES][SIDES] = {{1.001, 1}, {1, 1.001}};
     int tried[LOSSES] = {0}, caught[LOSSES][SIDES] = {{0}};
     for (uint64_t seed = 0; seed < LOSSES * SEEDS; seed++) {
@@ -506,9 +502,8 @@ static cod_status check_halves(uint64_t seed, fault planted, int faulty, bool *c
 }
 
 /** Both halves, and of each a planted fault of a thousandth; the wrong slope of a leaky ReLU. */
-static void halves_agree_with_differences(void **state)
+TEST(halves_agree_with_differences)
 {
-    (void)state;
     int count = 0, caught[HALVES] = {0, 0}, slopes = 0;
     bool checked;
     for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
@@ -537,12 +532,4 @@ static int close_ref(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(a_gradient_off_by_a_thousandth_is_caught),
-        cmocka_unit_test(a_wrong_slope_is_caught),          cmocka_unit_test(halves_agree_with_differences),
-        cmocka_unit_test(losses_agree_with_differences),
-    };
-    return cmocka_run_group_tests_name("ref_gradients", tests, open_ref, close_ref);
-}
+TEST_GROUP(open_ref, close_ref)

@@ -19,9 +19,8 @@ static void sleep_long(void)
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
-static void every_op_has_the_bits_of_ref(void **state)
+TEST(every_op_has_the_bits_of_ref)
 {
-    (void)state;
     cod_test_device ref = {&cod_ref_backend, NULL};
     assert_ok(ref.backend->open(NULL, &ref.device));
     for (int kind = 0; kind < COD_TEST_KINDS; kind++) {
@@ -34,9 +33,8 @@ static void every_op_has_the_bits_of_ref(void **state)
     expect_none();
 }
 
-static void copies_arrive(void **state)
+TEST(copies_arrive)
 {
-    (void)state;
     cod_test_copies(late);
     expect_none();
 }
@@ -134,9 +132,8 @@ static void loop_step(const loop *l, int step, float *result)
     assert_ok(cod_event_record(b, l->returned[s], l->work));
 }
 
-static void a_loop_of_queues_has_the_bits_of_ref(void **state)
+TEST(a_loop_of_queues_has_the_bits_of_ref)
 {
-    (void)state;
     cod_test_device ref = {&cod_ref_backend, NULL};
     loop expected, tested;
     float a[COUNT], b[COUNT];
@@ -156,9 +153,8 @@ static void a_loop_of_queues_has_the_bits_of_ref(void **state)
 }
 
 /** Long runs without the host's waiting keep few records of what was used. */
-static void memory_stays_bounded(void **state)
+TEST(memory_stays_bounded)
 {
-    (void)state;
     pair p = pair_open();
     cod_event *back = new_event();
     for (int i = 0; i < 500; i++) {
@@ -176,9 +172,8 @@ static void memory_stays_bounded(void **state)
     expect_none();
 }
 
-static void a_missing_event_wait_is_found(void **state)
+TEST(a_missing_event_wait_is_found)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     for (int wait = 0; wait < 2; wait++) {
         pair p = pair_open();
@@ -207,9 +202,8 @@ static void a_missing_event_wait_is_found(void **state)
     }
 }
 
-static void the_host_and_third_queues_order_too(void **state)
+TEST(the_host_and_third_queues_order_too)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     cod_queue *third = new_queue();
@@ -234,9 +228,8 @@ static void the_host_and_third_queues_order_too(void **state)
     pair_close(&p);
 }
 
-static void packing_in_another_queue_is_found(void **state)
+TEST(packing_in_another_queue_is_found)
 {
-    (void)state;
     const cod_op op = cod_test_random_op(COD_OP_LINEAR, COD_F32, COD_F32, 1);
     cod_test_op test;
     cod_queue *queue = new_queue();
@@ -251,9 +244,8 @@ static void packing_in_another_queue_is_found(void **state)
 }
 
 /** Gradients of weights share scratch memory where their dy lie in one buffer, though they only read it. */
-static void gradients_that_share_scratch_are_ordered(void **state)
+TEST(gradients_that_share_scratch_are_ordered)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     const cod_op description = cod_test_random_op(COD_OP_LINEAR_BACKWARD_WEIGHTS, COD_F32, COD_F32, 1);
     for (int shared = 0; shared < 2; shared++) {
@@ -296,9 +288,8 @@ static cod_plan *new_update(cod_buffer *values, cod_buffer *zeros, int64_t first
     return plan;
 }
 
-static void weights_that_no_update_wrote_last_are_found(void **state)
+TEST(weights_that_no_update_wrote_last_are_found)
 {
-    (void)state;
     enum { SIDE = 4, VALUES = SIDE * SIDE, HALF = VALUES / 2 };
     const cod_backend *b = late.backend;
     cod_buffer *values, *zeros, *x;
@@ -349,7 +340,7 @@ static void weights_that_no_update_wrote_last_are_found(void **state)
     b->buffer_destroy(late.device, values), b->buffer_destroy(late.device, zeros), b->buffer_destroy(late.device, x);
 }
 
-static void failures_of_queued_work_come_out(void **state)
+TEST(failures_of_queued_work_come_out)
 {
     const cod_backend *b = late.backend;
     bool reached;
@@ -382,9 +373,8 @@ static void *wait_elsewhere(void *context)
     return late.backend->event_wait(context) == COD_OK ? context : NULL;
 }
 
-static void events_are_asked_from_any_thread(void **state)
+TEST(events_are_asked_from_any_thread)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     bool reached = false;
@@ -406,9 +396,8 @@ static void events_are_asked_from_any_thread(void **state)
     expect_none();
 }
 
-static void a_queue_of_another_device_is_found(void **state)
+TEST(a_queue_of_another_device_is_found)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     cod_device *other;
     cod_queue *queue;
@@ -428,9 +417,8 @@ static void a_queue_of_another_device_is_found(void **state)
     expect_none();
 }
 
-static void crossings_are_counted(void **state)
+TEST(crossings_are_counted)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     bool reached = false;
@@ -461,22 +449,4 @@ static void crossings_are_counted(void **state)
     expect_none();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_has_the_bits_of_ref),
-        cmocka_unit_test(copies_arrive),
-        cmocka_unit_test(a_loop_of_queues_has_the_bits_of_ref),
-        cmocka_unit_test(memory_stays_bounded),
-        cmocka_unit_test(a_missing_event_wait_is_found),
-        cmocka_unit_test(the_host_and_third_queues_order_too),
-        cmocka_unit_test(packing_in_another_queue_is_found),
-        cmocka_unit_test(failures_of_queued_work_come_out),
-        cmocka_unit_test(events_are_asked_from_any_thread),
-        cmocka_unit_test(crossings_are_counted),
-        cmocka_unit_test(a_queue_of_another_device_is_found),
-        cmocka_unit_test(gradients_that_share_scratch_are_ordered),
-        cmocka_unit_test(weights_that_no_update_wrote_last_are_found),
-    };
-    return cmocka_run_group_tests_name("late", tests, open_late, close_late);
-}
+TEST_GROUP(open_late, close_late)

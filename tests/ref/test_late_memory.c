@@ -7,9 +7,8 @@
 #include <math.h>
 #include <time.h>
 
-static void a_host_that_reads_early_sees_nan(void **state)
+TEST(a_host_that_reads_early_sees_nan)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     for (int held = 0; held < 2; held++) {
         pair p = pair_open();
@@ -32,9 +31,8 @@ static void a_host_that_reads_early_sees_nan(void **state)
     }
 }
 
-static void a_slot_used_twice_is_found(void **state)
+TEST(a_slot_used_twice_is_found)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     float *values;
     for (int early = 0; early < 2; early++) {
@@ -63,9 +61,8 @@ static void a_slot_used_twice_is_found(void **state)
 }
 
 /** An op in the default queue reads pinned memory; what the host or another queue does there too early is found. */
-static void a_plan_reads_mapped_memory(void **state)
+TEST(a_plan_reads_mapped_memory)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     for (int early = 0; early < 2; early++) {
         pair p = pair_open();
@@ -103,9 +100,8 @@ static void a_plan_reads_mapped_memory(void **state)
     }
 }
 
-static void plans_may_not_write_pinned_memory(void **state)
+TEST(plans_may_not_write_pinned_memory)
 {
-    (void)state;
     pair p = pair_open();
     cod_op op = {.kind = COD_OP_FILL, .name = "ones"};
     cod_plan *plan;
@@ -116,9 +112,8 @@ static void plans_may_not_write_pinned_memory(void **state)
     expect_none();
 }
 
-static void a_target_written_early_is_found(void **state)
+TEST(a_target_written_early_is_found)
 {
-    (void)state;
     pair p = pair_open();
     assert_ok(copy_all(p.queues[0], p.pinned, p.buffers[0]));
     ((char *)p.pinned->host)[9] = 0;
@@ -129,9 +124,8 @@ static void a_target_written_early_is_found(void **state)
 }
 
 /** A queue may read and write one slot in its own order, whatever the host has seen. */
-static void a_slot_may_turn_round_in_its_queue(void **state)
+TEST(a_slot_may_turn_round_in_its_queue)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     const float *values = p.pinned->host;
@@ -152,9 +146,8 @@ static void a_slot_may_turn_round_in_its_queue(void **state)
     expect_none();
 }
 
-static void pageable_memory_is_refused(void **state)
+TEST(pageable_memory_is_refused)
 {
-    (void)state;
     char bytes[8] = {0};
     cod_buffer pageable = {.host = bytes, .bytes = sizeof bytes}, *buffer = new_buffer(8);
     assert_null(buffer->host);
@@ -176,9 +169,8 @@ static cod_recording *record(pair *p)
     return recording;
 }
 
-static void what_a_recording_names_must_stay(void **state)
+TEST(what_a_recording_names_must_stay)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     for (int which = 0; which < 4; which++) {
         pair p = pair_open();
@@ -207,9 +199,8 @@ static void what_a_recording_names_must_stay(void **state)
     }
 }
 
-static void captures_refuse_what_blocks(void **state)
+TEST(captures_refuse_what_blocks)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     cod_recording *recording = record(&p), *other;
@@ -234,9 +225,8 @@ static void captures_refuse_what_blocks(void **state)
     expect_none();
 }
 
-static void scratch_that_grows_or_moves_is_found(void **state)
+TEST(scratch_that_grows_or_moves_is_found)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     cod_late_watch(scratch_place);
@@ -265,9 +255,8 @@ static void scratch_that_grows_or_moves_is_found(void **state)
     expect_none();
 }
 
-static void destroyers_wait_for_work(void **state)
+TEST(destroyers_wait_for_work)
 {
-    (void)state;
     const cod_backend *b = late.backend;
     pair p = pair_open();
     cod_buffer *empty = new_buffer(8);
@@ -287,9 +276,8 @@ static void destroyers_wait_for_work(void **state)
     expect_none();
 }
 
-static void memory_is_counted(void **state)
+TEST(memory_is_counted)
 {
-    (void)state;
     size_t before, after, total;
     assert_ok(late.backend->memory(late.device, &before, &total));
     cod_buffer *buffer = new_buffer(1000), *pinned = new_pinned(1000);
@@ -302,15 +290,4 @@ static void memory_is_counted(void **state)
     assert_int_equal(before, after);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_that_reads_early_sees_nan), cmocka_unit_test(a_slot_used_twice_is_found),
-        cmocka_unit_test(a_plan_reads_mapped_memory),       cmocka_unit_test(plans_may_not_write_pinned_memory),
-        cmocka_unit_test(a_target_written_early_is_found),  cmocka_unit_test(a_slot_may_turn_round_in_its_queue),
-        cmocka_unit_test(pageable_memory_is_refused),       cmocka_unit_test(what_a_recording_names_must_stay),
-        cmocka_unit_test(captures_refuse_what_blocks),      cmocka_unit_test(scratch_that_grows_or_moves_is_found),
-        cmocka_unit_test(destroyers_wait_for_work),         cmocka_unit_test(memory_is_counted),
-    };
-    return cmocka_run_group_tests_name("late memory", tests, open_late, close_late);
-}
+TEST_GROUP(open_late, close_late)

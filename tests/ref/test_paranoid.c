@@ -49,9 +49,8 @@ static void expect_violation(const char *part)
     assert_string_equal(message, "");
 }
 
-static void good_plans_pass(void **state)
+TEST(good_plans_pass)
 {
-    (void)state;
     char message[256];
     for (int kind = 0; kind < COD_TEST_KINDS; kind++) {
         for (uint64_t seed = 0; seed < 20; seed++) {
@@ -67,9 +66,8 @@ static void good_plans_pass(void **state)
     }
 }
 
-static void an_unwritten_output_is_caught(void **state)
+TEST(an_unwritten_output_is_caught)
 {
-    (void)state;
     cod_test_op test;
     scale_init(&test);
     misdeed.skip = true;
@@ -79,9 +77,8 @@ static void an_unwritten_output_is_caught(void **state)
     cod_test_op_clear(&test);
 }
 
-static void a_changed_input_is_caught(void **state)
+TEST(a_changed_input_is_caught)
 {
-    (void)state;
     cod_test_op test;
     scale_init(&test);
     misdeed.poke = host_of(&test, 0) + test.op.inputs[0].offset + 21;
@@ -91,9 +88,8 @@ static void a_changed_input_is_caught(void **state)
     cod_test_op_clear(&test);
 }
 
-static void a_write_between_pixels_is_caught(void **state)
+TEST(a_write_between_pixels_is_caught)
 {
-    (void)state;
     cod_test_op test;
     scale_init(&test);
     misdeed.poke = host_of(&test, COD_OP_MAX_INPUTS) + test.op.outputs[0].offset + 3 * sizeof(float);
@@ -103,9 +99,8 @@ static void a_write_between_pixels_is_caught(void **state)
     cod_test_op_clear(&test);
 }
 
-static void writes_past_the_ends_are_caught(void **state)
+TEST(writes_past_the_ends_are_caught)
 {
-    (void)state;
     cod_test_op test;
     scale_init(&test);
     misdeed.poke = host_of(&test, COD_OP_MAX_INPUTS) + test.buffers[COD_OP_MAX_INPUTS]->bytes;
@@ -120,9 +115,8 @@ static void writes_past_the_ends_are_caught(void **state)
     expect_violation("buffer_destroy: byte 2 before a buffer");
 }
 
-static void stale_weights_are_caught(void **state)
+TEST(stale_weights_are_caught)
 {
-    (void)state;
     cod_op op = cod_test_random_op(COD_OP_LINEAR, COD_F32, COD_F32, 1);
     cod_test_op test;
     assert_ok(cod_test_op_init(&test, paranoid, &op));
@@ -137,9 +131,8 @@ static void stale_weights_are_caught(void **state)
     cod_test_op_clear(&test);
 }
 
-static void an_accumulated_output_keeps_its_value(void **state)
+TEST(an_accumulated_output_keeps_its_value)
 {
-    (void)state;
     cod_op op = {.kind = COD_OP_ADD, .attr.alpha = 1, .accumulate = true};
     op.inputs[0] = op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 1, 1, 1});
     cod_test_op test;
@@ -163,9 +156,8 @@ static cod_status bad_copy(cod_device *device, cod_queue *queue, cod_buffer *tar
     return COD_OK;
 }
 
-static void copies_stay_inside_the_guards(void **state)
+TEST(copies_stay_inside_the_guards)
 {
-    (void)state;
     const cod_backend *backend = paranoid.backend;
     cod_test_copies(paranoid);
     assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
@@ -202,17 +194,4 @@ static int close_paranoid(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_plans_pass),
-        cmocka_unit_test(an_unwritten_output_is_caught),
-        cmocka_unit_test(a_changed_input_is_caught),
-        cmocka_unit_test(a_write_between_pixels_is_caught),
-        cmocka_unit_test(writes_past_the_ends_are_caught),
-        cmocka_unit_test(stale_weights_are_caught),
-        cmocka_unit_test(copies_stay_inside_the_guards),
-        cmocka_unit_test(an_accumulated_output_keeps_its_value),
-    };
-    return cmocka_run_group_tests_name("paranoid", tests, open_paranoid, close_paranoid);
-}
+TEST_GROUP(open_paranoid, close_paranoid)

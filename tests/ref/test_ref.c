@@ -75,18 +75,16 @@ static void compare_rounded(cod_op_kind kind, uint64_t seed)
     cod_test_op_clear(&narrow);
 }
 
-static void narrow_types_round_once(void **state)
+TEST(narrow_types_round_once)
 {
-    (void)state;
     for (int kind = 0; kind < COD_TEST_KINDS; kind++)
         for (uint64_t seed = 0; seed < SEEDS; seed++)
             compare_rounded((cod_op_kind)kind, seed);
 }
 
 /** Strided views give what dense ones give. */
-static void strides_do_not_change_results(void **state)
+TEST(strides_do_not_change_results)
 {
-    (void)state;
     for (int kind = 0; kind < COD_TEST_KINDS; kind++) {
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
             cod_op op = cod_test_random_op((cod_op_kind)kind, COD_F32, COD_F32, seed);
@@ -117,9 +115,8 @@ static void strides_do_not_change_results(void **state)
 }
 
 /** An output may lie on its input: all is read before anything is written. */
-static void in_place_works(void **state)
+TEST(in_place_works)
 {
-    (void)state;
     const cod_shape shape = {1, 2, 3, 4};
     cod_op op = {.kind = COD_OP_ACTIVATION, .attr.activation = COD_ACT_RELU, .name = "in place"};
     cod_buffer *buffer = NULL;
@@ -167,9 +164,8 @@ static bool nan_arrives(cod_op_kind kind, cod_activation activation, uint64_t se
 }
 
 /** What has gone wrong must show: neither ReLU nor pooling nor a loss may hide it. */
-static void nan_passes_through(void **state)
+TEST(nan_passes_through)
 {
-    (void)state;
     for (int activation = COD_ACT_NONE; activation <= COD_ACT_TANH; activation++)
         for (uint64_t seed = 0; seed < 5; seed++)
             assert_true(nan_arrives(COD_OP_ACTIVATION, (cod_activation)activation, seed));
@@ -181,18 +177,16 @@ static void nan_passes_through(void **state)
                 fail_msg("%s hid a NaN, seed %" PRIu64, cod_op_kind_name(kinds[i]), seed);
 }
 
-static void averages_have_the_bits_of_ema(void **state)
+TEST(averages_have_the_bits_of_ema)
 {
-    (void)state;
     static const int64_t counts[] = {1, 9, 255, 1000};
     for (uint64_t seed = 0; seed < 20; seed++)
         assert_ok(cod_test_average(ref, counts[seed % 4], seed));
 }
 
 /** Sizes of torch.nn.MaxPool2d with ceil_mode. */
-static void sizes_of_pools_are_those_of_pytorch(void **state)
+TEST(sizes_of_pools_are_those_of_pytorch)
 {
-    (void)state;
     static const struct {
         int64_t size;
         int kernel, stride, padding;
@@ -213,9 +207,8 @@ static void sizes_of_pools_are_those_of_pytorch(void **state)
     assert_fails(COD_ERR_ARGUMENT, "pool 'average': shapes do not fit", cod_op_check(&op));
 }
 
-static void what_cannot_be_done_is_refused(void **state)
+TEST(what_cannot_be_done_is_refused)
 {
-    (void)state;
     cod_test_op test;
     cod_op op = cod_test_random_op(COD_OP_ADD, COD_F32, COD_F32, 1);
     op.inputs[0].dtype = COD_S8;
@@ -286,9 +279,8 @@ static void what_cannot_be_done_is_refused(void **state)
 }
 
 /** Bytes that are turned with a table give what their values give when they are turned. */
-static void bytes_are_looked_up_and_turned(void **state)
+TEST(bytes_are_looked_up_and_turned)
 {
-    (void)state;
     enum { COUNT = 5 * 4 * 4 * 3, PIXELS = 5 * 4 * 4, VALUES = 256 * 3 };
     const cod_shape shape = {5, 4, 4, 3}, table_shape = {1, 1, 256, 3};
     double bytes[COUNT], values[COUNT], table[VALUES], expected[COUNT], looked_up[COUNT];
@@ -319,15 +311,13 @@ static void bytes_are_looked_up_and_turned(void **state)
     assert_memory_not_equal(expected + PIXELS, values + PIXELS, sizeof *values * PIXELS);
 }
 
-static void copies_arrive(void **state)
+TEST(copies_arrive)
 {
-    (void)state;
     cod_test_copies(ref);
 }
 
-static void comparisons_refuse_nan_and_name_the_worst(void **state)
+TEST(comparisons_refuse_nan_and_name_the_worst)
 {
-    (void)state;
     const double expected[3] = {1, 100, -2}, near[3] = {1.05, 100, -2}, wrong[3] = {1, 100, NAN};
     assert_ok(cod_test_compare("x", near, expected, 3, (cod_tolerance){.scaled = 1e-3}));
     assert_fails(COD_ERR_NUMERIC, "worst at 0: 1.05, not 1",
@@ -350,19 +340,4 @@ static int close_ref(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(narrow_types_round_once),
-        cmocka_unit_test(strides_do_not_change_results),
-        cmocka_unit_test(in_place_works),
-        cmocka_unit_test(nan_passes_through),
-        cmocka_unit_test(averages_have_the_bits_of_ema),
-        cmocka_unit_test(sizes_of_pools_are_those_of_pytorch),
-        cmocka_unit_test(what_cannot_be_done_is_refused),
-        cmocka_unit_test(bytes_are_looked_up_and_turned),
-        cmocka_unit_test(copies_arrive),
-        cmocka_unit_test(comparisons_refuse_nan_and_name_the_worst),
-    };
-    return cmocka_run_group_tests_name("ref", tests, open_ref, close_ref);
-}
+TEST_GROUP(open_ref, close_ref)

@@ -43,17 +43,15 @@ static void negate_half(cod_test_device on, bool looks)
     on.backend->buffer_destroy(on.device, buffer);
 }
 
-static void a_range_is_changed_by_the_host(void **state)
+TEST(a_range_is_changed_by_the_host)
 {
-    (void)state;
     negate_half(late, true);
     negate_half(late, false);
     expect_none();
 }
 
-static void backends_without_queues_copy_at_once(void **state)
+TEST(backends_without_queues_copy_at_once)
 {
-    (void)state;
     cod_test_device ref = {.backend = &cod_ref_backend};
     assert_ok(ref.backend->open(NULL, &ref.device));
     negate_half(ref, true);
@@ -62,9 +60,8 @@ static void backends_without_queues_copy_at_once(void **state)
 }
 
 /** One range's copy back is still under way when another of its size takes the same pinned memory. */
-static void pinned_memory_is_used_again_in_order(void **state)
+TEST(pinned_memory_is_used_again_in_order)
 {
-    (void)state;
     cod_buffer *first = new_buffer(BYTES), *second = new_buffer(BYTES);
     cod_queue *queue = new_queue();
     cod_staging *staging;
@@ -91,9 +88,8 @@ static void pinned_memory_is_used_again_in_order(void **state)
     expect_none();
 }
 
-static void a_range_outside_its_buffer_is_refused(void **state)
+TEST(a_range_outside_its_buffer_is_refused)
 {
-    (void)state;
     cod_buffer *buffer = new_buffer(BYTES);
     cod_staging *staging;
     cod_staged *staged = NULL;
@@ -107,13 +103,4 @@ static void a_range_outside_its_buffer_is_refused(void **state)
     expect_none();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_range_is_changed_by_the_host),
-        cmocka_unit_test(backends_without_queues_copy_at_once),
-        cmocka_unit_test(pinned_memory_is_used_again_in_order),
-        cmocka_unit_test(a_range_outside_its_buffer_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_late, close_late);
-}
+TEST_GROUP(open_late, close_late)

@@ -18,16 +18,14 @@ static void assert_ticks(cod_ticks ticks, size_t count, const double *at, int di
     }
 }
 
-static void linear_ticks_are_round(void **state)
+TEST(linear_ticks_are_round)
 {
-    (void)state;
     assert_ticks(cod_ticks_linear(0, 1000, 6), 6, (const double[]){0, 200, 400, 600, 800, 1000}, 0);
     assert_ticks(cod_ticks_linear(88.3, 92.9, 6), 4, (const double[]){89, 90, 91, 92}, 0);
 }
 
-static void linear_ticks_fit(void **state)
+TEST(linear_ticks_fit)
 {
-    (void)state;
     assert_ticks(cod_ticks_linear(0.001, 0.0049, 5), 4, (const double[]){0.001, 0.002, 0.003, 0.004}, 3);
     assert_ticks(cod_ticks_linear(-1, 1, 3), 3, (const double[]){-1, 0, 1}, 0);
     for (int i = 0; i < 2000; i++) {
@@ -43,9 +41,8 @@ static void linear_ticks_fit(void **state)
     }
 }
 
-static void logarithmic_ticks_are_powers(void **state)
+TEST(logarithmic_ticks_are_powers)
 {
-    (void)state;
     const cod_ticks dense = cod_ticks_log(0.4, 11, 7);
     const double at[] = {0.5, 1, 2, 5, 10};
     assert_int_equal(dense.count, 5);
@@ -60,9 +57,8 @@ static void logarithmic_ticks_are_powers(void **state)
     assert_true(cod_ticks_log(1e-300, 1e300, 7).count <= 7);
 }
 
-static void ranges_without_ticks_have_none(void **state)
+TEST(ranges_without_ticks_have_none)
 {
-    (void)state;
     assert_int_equal(cod_ticks_linear(1, 1, 5).count, 0);
     assert_int_equal(cod_ticks_linear(NAN, 1, 5).count, 0);
     assert_int_equal(cod_ticks_linear(0, INFINITY, 5).count, 0);
@@ -72,9 +68,8 @@ static void ranges_without_ticks_have_none(void **state)
     assert_int_equal(cod_ticks_log(1, NAN, 5).count, 0);
 }
 
-static void numbers_read_alike(void **state)
+TEST(numbers_read_alike)
 {
-    (void)state;
     assert_string_equal(cod_number_text(92.631, 2).text, "92.63");
     assert_string_equal(cod_number_text(-0.001, 2).text, "0.00");
     assert_string_equal(cod_number_text(-1.5, 1).text, "−1.5");
@@ -115,9 +110,8 @@ static void assert_markup(const char *text, size_t most, const char *expected)
     free(out);
 }
 
-static void markup_is_escaped_and_cut_between_characters(void **state)
+TEST(markup_is_escaped_and_cut_between_characters)
 {
-    (void)state;
     assert_markup("<a href='x'>&\"", COD_MARKUP_ALL, "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
     assert_markup("a\nb\x01\x7f", COD_MARKUP_ALL, "a\nb\xEF\xBF\xBD\xEF\xBF\xBD");
     assert_markup("\xEF\xBF\xBE", COD_MARKUP_ALL, "\xEF\xBF\xBD");
@@ -130,10 +124,9 @@ static void markup_is_escaped_and_cut_between_characters(void **state)
     assert_int_equal(cod_markup_length("一二"), 4);
 }
 
-static void base64_is_that_of_the_rfc(void **state)
+TEST(base64_is_that_of_the_rfc)
 {
     static const char *const coded[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
-    (void)state;
     for (size_t bytes = 0; bytes <= 6; bytes++) {
         char *text = NULL;
         size_t length = 0;
@@ -144,18 +137,4 @@ static void base64_is_that_of_the_rfc(void **state)
         assert_string_equal(text, coded[bytes]);
         free(text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(base64_is_that_of_the_rfc),
-        cmocka_unit_test(linear_ticks_are_round),
-        cmocka_unit_test(linear_ticks_fit),
-        cmocka_unit_test(logarithmic_ticks_are_powers),
-        cmocka_unit_test(ranges_without_ticks_have_none),
-        cmocka_unit_test(numbers_read_alike),
-        cmocka_unit_test(markup_is_escaped_and_cut_between_characters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,9 +11,8 @@ static void assert_near(double value, double expected, double tolerance)
 }
 
 /** Where the integral has a closed form: DLMF 8.17.1 for small whole a and b, the arc sine at one half. */
-static void incomplete_beta_equals_closed_forms(void **state)
+TEST(incomplete_beta_equals_closed_forms)
 {
-    (void)state;
     for (double x = 0; x <= 1; x += 1.0 / 64) {
         assert_near(cod_incomplete_beta(1, 1, x), x, 1e-14);
         assert_near(cod_incomplete_beta(2, 3, x), x * x * (6 - 8 * x + 3 * x * x), 1e-14);
@@ -27,9 +26,8 @@ static void incomplete_beta_equals_closed_forms(void **state)
 }
 
 /** Closed forms for 1 to 4 degrees of freedom: Abramowitz & Stegun 26.7.3 and 26.7.4. */
-static void student_equals_closed_forms(void **state)
+TEST(student_equals_closed_forms)
 {
-    (void)state;
     for (double t = -30; t <= 30; t += 0.25) {
         const double angle = atan(t / sqrt(3)), w = t * t + 4;
         assert_near(cod_student_cdf(t, 1), 0.5 + atan(t) / M_PI, 1e-13);
@@ -45,9 +43,8 @@ static void student_equals_closed_forms(void **state)
  * The 97.5 % and 99.5 % points as tables have them (NIST/SEMATECH e-Handbook 1.3.6.7.2, to its 3 decimals; more from
  * closed forms).
  */
-static void quantiles_are_those_of_tables(void **state)
+TEST(quantiles_are_those_of_tables)
 {
-    (void)state;
     static const struct {
         double freedom, at_975, at_995;
     } table[] = {{1, 12.706, 63.657}, {2, 4.303, 9.925},  {3, 3.182, 5.841},  {4, 2.776, 4.604},  {5, 2.571, 4.032},
@@ -67,9 +64,8 @@ static void quantiles_are_those_of_tables(void **state)
  * Student's own example (1908), hours of sleep gained by ten patients from two drugs: R's `sleep`, and what R's
  * t.test() says of it.
  */
-static void tests_agree_with_r_on_students_sleep(void **state)
+TEST(tests_agree_with_r_on_students_sleep)
 {
-    (void)state;
     static const double first[] = {0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0},
                         second[] = {1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4};
     const cod_t_test paired = cod_t_test_paired(first, second, 10), welch = cod_t_test_welch(first, 10, second, 10);
@@ -88,9 +84,8 @@ static void tests_agree_with_r_on_students_sleep(void **state)
     assert_near(welch.high, 0.2054832, 5e-8);
 }
 
-static void too_little_is_not_tested(void **state)
+TEST(too_little_is_not_tested)
 {
-    (void)state;
     static const double a[] = {92.1, 92.3, 92.2}, b[] = {91.1, 91.3, 91.2};
     const cod_t_test one = cod_t_test_paired(a, b, 1), lone = cod_t_test_welch(a, 3, b, 1);
     assert_int_equal(one.kind, COD_T_TEST_NONE);
@@ -109,9 +104,8 @@ static void too_little_is_not_tested(void **state)
 }
 
 /** The worked example of R's p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm"), and order, ties, limits and gaps. */
-static void holm_adjusts_as_published(void **state)
+TEST(holm_adjusts_as_published)
 {
-    (void)state;
     double five[] = {0.01, 0.02, 0.03, 0.04, 0.05}, mixed[] = {0.04, NAN, 0.001, 0, 0.9, 0.001}, one[] = {0.03};
     const double expected[] = {0.05, 0.08, 0.09, 0.09, 0.09}, of_mixed[] = {0.08, 0, 0.004, 0, 0.9, 0.004};
     cod_holm_adjust(five, 5);
@@ -124,17 +118,4 @@ static void holm_adjusts_as_published(void **state)
             assert_near(mixed[i], of_mixed[i], 1e-15);
     assert_true(isnan(mixed[1]));
     assert_near(one[0], 0.03, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(incomplete_beta_equals_closed_forms),
-        cmocka_unit_test(student_equals_closed_forms),
-        cmocka_unit_test(quantiles_are_those_of_tables),
-        cmocka_unit_test(tests_agree_with_r_on_students_sleep),
-        cmocka_unit_test(too_little_is_not_tested),
-        cmocka_unit_test(holm_adjusts_as_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

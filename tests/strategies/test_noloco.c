@@ -4,9 +4,8 @@
 #include "strategies/noloco.h"
 
 /** Halves and small integers, so that every product is exact. */
-static void outer_step_is_the_papers(void **state)
+TEST(outer_step_is_the_papers)
 {
-    (void)state;
     const cod_noloco_options options = {.outer_momentum = 0.5, .outer_rate = 0.25, .pull = 1.5};
     const float values[] = {4, -8}, theirs[] = {2, 16}, their_outer[] = {4, 0};
     float outer[] = {12, 8}, momentum[] = {2, -4};
@@ -18,9 +17,8 @@ static void outer_step_is_the_papers(void **state)
     assert_true(outer[0] == 12 - 6.25F && outer[1] == 0);
 }
 
-static void alone_the_pull_is_nothing(void **state)
+TEST(alone_the_pull_is_nothing)
 {
-    (void)state;
     const cod_noloco_options options = {.outer_momentum = 0.5, .outer_rate = 1, .pull = 2};
     const float values[] = {3};
     float outer[] = {7}, momentum[] = {8};
@@ -32,9 +30,8 @@ static void alone_the_pull_is_nothing(void **state)
  * Who is met has met one too, nobody is met twice, and at most one is alone; over many rounds everybody meets
  * everybody.
  */
-static void matchings(void **state)
+TEST(matchings)
 {
-    (void)state;
     enum { MOST = 9, ROUNDS = 200 };
     uint32_t order[MOST];
     for (int groups = 2; groups <= MOST; groups++) {
@@ -54,11 +51,4 @@ static void matchings(void **state)
             for (int b = 0; b < groups; b++)
                 assert_true((met[a][b] > 0) == (a != b || groups % 2 == 1));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(outer_step_is_the_papers),
-                                       cmocka_unit_test(alone_the_pull_is_nothing), cmocka_unit_test(matchings)};
-    return cmocka_run_group_tests_name("noloco", tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static double best_of_all(const double *costs, size_t count, size_t parts)
     return best;
 }
 
-static void no_division_is_better(void **state)
+TEST(no_division_is_better)
 {
-    (void)state;
     enum { COUNT_MAX = 9, PARTS_MAX = 4 };
     for (uint64_t seed = 0; seed < 200; seed++) {
         cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, 0);
@@ -58,9 +57,8 @@ static void no_division_is_better(void **state)
     }
 }
 
-static void layers_that_share_weights_are_one(void **state)
+TEST(layers_that_share_weights_are_one)
 {
-    (void)state;
     cod_graph *graph;
     cod_arena arena = {0};
     cod_layer *layers;
@@ -84,13 +82,4 @@ static void layers_that_share_weights_are_one(void **state)
     assert_fails(COD_ERR_ARGUMENT, "no layers with weights", cod_layers_find(graph, &arena, &layers, &count));
     cod_arena_clear(&arena);
     cod_graph_destroy(graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_division_is_better),
-        cmocka_unit_test(layers_that_share_weights_are_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

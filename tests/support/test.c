@@ -1,9 +1,44 @@
 #include "support/test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { TESTS_MAX = 64 };
+
+static struct {
+    struct CMUnitTest tests[TESTS_MAX];
+    int lines[TESTS_MAX];
+    size_t count;
+    CMFixtureFunction setup, teardown;
+} listed;
+
+void cod_test_list(struct CMUnitTest test, int line)
+{
+    if (listed.count == TESTS_MAX)
+        abort();
+    size_t at = listed.count++;
+    for (; at > 0 && listed.lines[at - 1] > line; at--) { /* constructors of one file run in any order */
+        listed.tests[at] = listed.tests[at - 1];
+        listed.lines[at] = listed.lines[at - 1];
+    }
+    listed.tests[at] = test;
+    listed.lines[at] = line;
+}
+
+void cod_test_list_fixtures(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    listed.setup = setup;
+    listed.teardown = teardown;
+}
+
+int cod_test_run(void)
+{
+    return _cmocka_run_group_tests(program_invocation_short_name, listed.tests, listed.count, listed.setup,
+                                   listed.teardown);
+}
 
 void cod_test_assert_contains(const char *text, const char *part)
 {

@@ -1,6 +1,7 @@
 /**
  * @file
- * What every cmocka test includes: cmocka in its required order, and checks that speak our language.
+ * What every cmocka test includes: cmocka in its required order, tests that list themselves, and checks that speak our
+ * language.
  */
 #ifndef COD_TESTS_SUPPORT_TEST_H
 #define COD_TESTS_SUPPORT_TEST_H
@@ -13,6 +14,35 @@
 #include <cmocka.h>
 
 #include "core/status.h"
+
+/**
+ * Defines a test, as in `TEST(zero_is_even) { … }`. A program runs its tests in the order in which they stand in its
+ * file, and needs no main() of its own.
+ */
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+
+/** A test with a set-up and a tear-down of cmocka, either of which may be NULL. */
+#define TEST_WITH(name, setup, teardown)                                                                               \
+    static void name(void **state);                                                                                    \
+    __attribute__((constructor)) static void list_##name(void)                                                         \
+    {                                                                                                                  \
+        const struct CMUnitTest test = {#name, name, setup, teardown, NULL};                                           \
+        cod_test_list(test, __LINE__);                                                                                 \
+    }                                                                                                                  \
+    static void name(__attribute__((unused)) void **state)
+
+/** The set-up of cmocka before a program's first test, and the tear-down behind its last one; either may be NULL. */
+#define TEST_GROUP(setup, teardown)                                                                                    \
+    __attribute__((constructor)) static void list_fixtures(void)                                                       \
+    {                                                                                                                  \
+        cod_test_list_fixtures(setup, teardown);                                                                       \
+    }
+
+void cod_test_list(struct CMUnitTest test, int line);
+void cod_test_list_fixtures(CMFixtureFunction setup, CMFixtureFunction teardown);
+
+/** Runs the tests that are listed, for a main() that does more; the program's exit code. */
+int cod_test_run(void);
 
 /** Fails the test with the recorded reason unless `call` succeeds. */
 #define assert_ok(call)                                                                                                \

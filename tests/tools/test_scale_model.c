@@ -50,7 +50,7 @@ static double steps[MOST_GROUPS * STEPS];
  * after 64: 14 steps after it was published. Every publication is used from 15 steps after it to 64, when the next
  * takes its place; but the last one, which nobody takes over any more.
  */
-static void two_groups_without_limits_use_all_as_the_protocol_says(void **state)
+TEST(two_groups_without_limits_use_all_as_the_protocol_says)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -70,7 +70,7 @@ static void two_groups_without_limits_use_all_as_the_protocol_says(void **state)
 }
 
 /** With looks at every publication's own step the figures are exact. */
-static void staleness_is_exact_where_looks_are_even(void **state)
+TEST(staleness_is_exact_where_looks_are_even)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -87,7 +87,7 @@ static double used_at(double transfer_steps)
 }
 
 /** Each publication takes 2.2 periods over the link, and each is a key. */
-static void a_link_that_is_too_slow_leaves_publications_out(void **state)
+TEST(a_link_that_is_too_slow_leaves_publications_out)
 {
     cod_exchange_options options = options_of(*state);
     options.key_every = 1;
@@ -110,7 +110,7 @@ static void a_link_that_is_too_slow_leaves_publications_out(void **state)
 }
 
 /** With two slots a version lives for a period: a pull that takes longer loses it. */
-static void a_version_is_lost_when_its_slot_is_reopened(void **state)
+TEST(a_version_is_lost_when_its_slot_is_reopened)
 {
     cod_exchange_options options = options_of(*state);
     options.key_every = 1;
@@ -125,7 +125,7 @@ static void a_version_is_lost_when_its_slot_is_reopened(void **state)
 }
 
 /** Seven peers share the reader's link: each link moves what one pair would need seven times. */
-static void peers_share_links(void **state)
+TEST(peers_share_links)
 {
     enum { GROUPS = 8 };
     cod_exchange_options options = options_of(*state);
@@ -141,7 +141,7 @@ static void peers_share_links(void **state)
     assert_near(result_of(&setting).used, 1, 0.01);
 }
 
-static void the_same_settings_give_the_same_figures(void **state)
+TEST(the_same_settings_give_the_same_figures)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 16, steps);
@@ -155,7 +155,7 @@ static void the_same_settings_give_the_same_figures(void **state)
 }
 
 /** The exchange's own plan; more peers or weights never take less. */
-static void memory_grows_with_peers_and_weights(void **state)
+TEST(memory_grows_with_peers_and_weights)
 {
     cod_exchange_options options = options_of(*state);
     cod_exchange_sizes before = {0};
@@ -178,7 +178,7 @@ static void memory_grows_with_peers_and_weights(void **state)
 }
 
 /** Coding a weight takes 1 ns in each of its ways: of all weights once a period for each. */
-static void overhead_is_what_coding_takes(void **state)
+TEST(overhead_is_what_coding_takes)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -199,7 +199,7 @@ static void overhead_is_what_coding_takes(void **state)
 }
 
 /** Four ranks on two cores compute half of the time; on five each has one. What a rank computes does not change. */
-static void ranks_share_cores_in_equal_parts(void **state)
+TEST(ranks_share_cores_in_equal_parts)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -218,7 +218,7 @@ static void ranks_share_cores_in_equal_parts(void **state)
 }
 
 /** Of one rank with twice as much to compute: alone on the only core for the second half of its time. */
-static void a_core_is_free_when_a_group_has_ended(void **state)
+TEST(a_core_is_free_when_a_group_has_ended)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -230,7 +230,7 @@ static void a_core_is_free_when_a_group_has_ended(void **state)
 }
 
 /** Bytes as measured, in place of ratios: all but those of the last publication come once to the one reader. */
-static void publications_have_the_bytes_that_are_given(void **state)
+TEST(publications_have_the_bytes_that_are_given)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -244,7 +244,7 @@ static void publications_have_the_bytes_that_are_given(void **state)
 }
 
 /** The step in which ranks share what they decoded, and two in which they agree that all have it. */
-static void ranks_share_what_they_decode(void **state)
+TEST(ranks_share_what_they_decode)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -267,7 +267,7 @@ static void ranks_share_what_they_decode(void **state)
 }
 
 /** Taken over 14 steps after it was published, a version stands beside the own one at full strength: 19 of 20. */
-static void merges_weaken_with_the_delay(void **state)
+TEST(merges_weaken_with_the_delay)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -285,7 +285,7 @@ static void merges_weaken_with_the_delay(void **state)
 }
 
 /** Who is one version behind is given one, however many a pull may take. */
-static void who_keeps_up_is_given_one_version(void **state)
+TEST(who_keeps_up_is_given_one_version)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -296,7 +296,7 @@ static void who_keeps_up_is_given_one_version(void **state)
 }
 
 /** Four peers of a pull take turns, more steps than a period of ten has: who comes late finds several deltas. */
-static void deltas_in_one_pull_catch_up_where_turns_are_few(void **state)
+TEST(deltas_in_one_pull_catch_up_where_turns_are_few)
 {
     cod_exchange_options options = options_of(*state);
     options.period = 10;
@@ -309,7 +309,7 @@ static void deltas_in_one_pull_catch_up_where_turns_are_few(void **state)
     assert_true(several.taken > one.taken && several.staleness_median < one.staleness_median);
 }
 
-static void rivals_wait_for_the_slowest_and_the_link(void **state)
+TEST(rivals_wait_for_the_slowest_and_the_link)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 4, steps);
@@ -332,9 +332,8 @@ static void rivals_wait_for_the_slowest_and_the_link(void **state)
 }
 
 /** Two flows to a node share its link; when one ends the other has all of it. */
-static void a_link_is_shared_in_equal_parts(void **state)
+TEST(a_link_is_shared_in_equal_parts)
 {
-    (void)state;
     cod_scale_links *links;
     size_t flow = 9;
     assert_int_equal(cod_scale_links_create(3, 4, 100, 1, &links), COD_OK);
@@ -358,7 +357,7 @@ static void a_link_is_shared_in_equal_parts(void **state)
     cod_scale_links_destroy(links);
 }
 
-static void other_exchanges_are_refused(void **state)
+TEST(other_exchanges_are_refused)
 {
     cod_exchange_options options = options_of(*state);
     cod_scale_setting setting = even(&options, 2, steps);
@@ -386,27 +385,4 @@ static int clear_arena(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_groups_without_limits_use_all_as_the_protocol_says),
-        cmocka_unit_test(staleness_is_exact_where_looks_are_even),
-        cmocka_unit_test(a_link_that_is_too_slow_leaves_publications_out),
-        cmocka_unit_test(a_version_is_lost_when_its_slot_is_reopened),
-        cmocka_unit_test(peers_share_links),
-        cmocka_unit_test(the_same_settings_give_the_same_figures),
-        cmocka_unit_test(memory_grows_with_peers_and_weights),
-        cmocka_unit_test(overhead_is_what_coding_takes),
-        cmocka_unit_test(ranks_share_cores_in_equal_parts),
-        cmocka_unit_test(a_core_is_free_when_a_group_has_ended),
-        cmocka_unit_test(publications_have_the_bytes_that_are_given),
-        cmocka_unit_test(ranks_share_what_they_decode),
-        cmocka_unit_test(merges_weaken_with_the_delay),
-        cmocka_unit_test(who_keeps_up_is_given_one_version),
-        cmocka_unit_test(deltas_in_one_pull_catch_up_where_turns_are_few),
-        cmocka_unit_test(rivals_wait_for_the_slowest_and_the_link),
-        cmocka_unit_test(a_link_is_shared_in_equal_parts),
-        cmocka_unit_test(other_exchanges_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_arena, clear_arena);
-}
+TEST_GROUP(make_arena, clear_arena)

@@ -76,9 +76,8 @@ static double *gradients(const cod_backend *backend, cod_dtype dtype, int parts,
     return values;
 }
 
-static void accumulated_batches_are_one_large_batch_to_the_bit(void **state)
+TEST(accumulated_batches_are_one_large_batch_to_the_bit)
 {
-    (void)state;
     static const struct {
         const char *name;
         const cod_backend *backend;
@@ -102,10 +101,4 @@ static void accumulated_batches_are_one_large_batch_to_the_bit(void **state)
             free(actual);
         }
     free(expected);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(accumulated_batches_are_one_large_batch_to_the_bit)};
-    return cmocka_run_group_tests_name("accumulation", tests, NULL, NULL);
 }

@@ -200,16 +200,14 @@ static void run_all(const cod_backend *backend, cod_data_transfer transfer)
 }
 
 #ifdef COD_TESTED
-static void host_and_device_have_the_same(void **state)
+TEST(host_and_device_have_the_same)
 {
-    (void)state;
     for (int transfer = COD_TRANSFER_AUTO; transfer <= COD_TRANSFER_UINT8; transfer++)
         run_all(&COD_TESTED, (cod_data_transfer)transfer);
 }
 #else
-static void host_and_device_have_the_same(void **state)
+TEST(host_and_device_have_the_same)
 {
-    (void)state;
     run_all(&cod_ref_backend, COD_TRANSFER_AUTO);
     run_all(&cod_cpu_backend, COD_TRANSFER_AUTO);
     for (int transfer = COD_TRANSFER_AUTO; transfer <= COD_TRANSFER_UINT8; transfer++)
@@ -219,9 +217,8 @@ static void host_and_device_have_the_same(void **state)
 }
 
 /** The next batch is written into a slot that the device has not read yet. */
-static void a_slot_that_is_written_early_is_found(void **state)
+TEST(a_slot_that_is_written_early_is_found)
 {
-    (void)state;
     char message[256] = "";
     for (cod_data_transfer transfer = COD_TRANSFER_PINNED; transfer <= COD_TRANSFER_UINT8; transfer++) {
         fixture f;
@@ -243,9 +240,8 @@ static void copy_unordered(const cod_feed *feed)
     assert_ok(slots->backend->copy(slots->device, slots->queue, slots->staged, 0, slots->pinned, 0, slots->bytes));
 }
 
-static void a_missing_order_is_found(void **state)
+TEST(a_missing_order_is_found)
 {
-    (void)state;
     char message[256] = "";
     for (int before = 0; before < 2; before++) {
         fixture f;
@@ -278,9 +274,8 @@ static void refuse(const cod_backend *backend, cod_data_transfer transfer, bool 
     fixture_close(&f);
 }
 
-static void what_a_device_lacks_is_named(void **state)
+TEST(what_a_device_lacks_is_named)
 {
-    (void)state;
     cod_backend unmapped = *cod_late_wrap(&cod_ref_backend);
     unmapped.maps_host_buffers = false;
     refuse(&unmapped, COD_TRANSFER_MAPPED, true, COD_ERR_UNSUPPORTED,
@@ -299,13 +294,5 @@ int main(void)
         return 77;
 #endif
     fill_tables();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_and_device_have_the_same),
-#ifndef COD_TESTED
-        cmocka_unit_test(a_slot_that_is_written_early_is_found),
-        cmocka_unit_test(a_missing_order_is_found),
-        cmocka_unit_test(what_a_device_lacks_is_named),
-#endif
-    };
-    return cmocka_run_group_tests_name("mini-batches", tests, NULL, NULL);
+    return cod_test_run();
 }

@@ -48,9 +48,8 @@ static cod_status read_back(size_t bytes, unsigned char *data)
     return status;
 }
 
-static void parts_make_the_whole(void **state)
+TEST(parts_make_the_whole)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, MOST_BYTES};
     static unsigned char data[MOST_BYTES];
     for (int whole = 0; whole < 2; whole++)
@@ -65,9 +64,8 @@ static void parts_make_the_whole(void **state)
         }
 }
 
-static void another_size_is_refused(void **state)
+TEST(another_size_is_refused)
 {
-    (void)state;
     static unsigned char data[MOST_BYTES];
     save(6400, false);
     check_all(job_failed(read_back(64000, data), COD_ERR_FORMAT, "it is of another model or set-up"));
@@ -91,11 +89,4 @@ static int tear_down(void **state)
     return job_teardown(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_make_the_whole),
-        cmocka_unit_test(another_size_is_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_GROUP(set_up, tear_down)

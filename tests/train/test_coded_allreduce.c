@@ -91,9 +91,8 @@ static void fill_whole(const fixture *f, int rank)
     }
 }
 
-static void what_blocks_hold_exactly_is_averaged_as_f32_is(void **state)
+TEST(what_blocks_hold_exactly_is_averaged_as_f32_is)
 {
-    (void)state;
     static const size_t counts[] = {BUCKETS, 1000, BUCKETS * BLOCK * 4, 100003};
     for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
         fixture f = {0};
@@ -117,9 +116,8 @@ static void what_blocks_hold_exactly_is_averaged_as_f32_is(void **state)
 }
 
 /** What was averaged and what is owed, over steps and ranks, is what was to be averaged. */
-static void all_ranks_get_the_same_bits_and_nothing_is_lost(void **state)
+TEST(all_ranks_get_the_same_bits_and_nothing_is_lost)
 {
-    (void)state;
     enum { COUNT = 40009, STEPS = 5 };
     fixture f = {0};
     open_fixture(&f, COUNT);
@@ -181,9 +179,8 @@ static double farthest_sum(fixture *f, bool feedback)
  * Half a scale is owed for the rank's values and half for the mean, however many steps there were; without feedback,
  * each time.
  */
-static void what_coding_loses_is_sent_later(void **state)
+TEST(what_coding_loses_is_sent_later)
 {
-    (void)state;
     fixture f = {0};
     open_fixture(&f, 20000);
     const double far = farthest_sum(&f, true), lost = farthest_sum(&f, false);
@@ -191,9 +188,8 @@ static void what_coding_loses_is_sent_later(void **state)
     close_fixture(&f);
 }
 
-static void what_is_not_finite_reaches_all(void **state)
+TEST(what_is_not_finite_reaches_all)
 {
-    (void)state;
     enum { COUNT = 30000 };
     for (int kind = 0; kind < 2; kind++) {
         fixture f = {0};
@@ -211,9 +207,8 @@ static void what_is_not_finite_reaches_all(void **state)
 }
 
 /** The residual is all that an all-reduce remembers. */
-static void another_goes_on_from_the_residual(void **state)
+TEST(another_goes_on_from_the_residual)
 {
-    (void)state;
     enum { COUNT = 20000 };
     fixture f = {0}, other = {0};
     open_fixture(&f, COUNT);
@@ -234,9 +229,8 @@ static void another_goes_on_from_the_residual(void **state)
     close_fixture(&other);
 }
 
-static void a_quarter_of_the_bytes_is_sent_and_counted(void **state)
+TEST(a_quarter_of_the_bytes_is_sent_and_counted)
 {
-    (void)state;
     enum { COUNT = 200000 };
     fixture f = {0};
     cod_comm_counters before, after;
@@ -251,9 +245,8 @@ static void a_quarter_of_the_bytes_is_sent_and_counted(void **state)
     close_fixture(&f);
 }
 
-static void a_reduction_that_tests_done_holds_the_average(void **state)
+TEST(a_reduction_that_tests_done_holds_the_average)
 {
-    (void)state;
     fixture f = {0};
     cod_reduction *reduction = NULL;
     open_fixture(&f, 5001);
@@ -269,9 +262,8 @@ static void a_reduction_that_tests_done_holds_the_average(void **state)
     close_fixture(&f);
 }
 
-static void a_range_outside_its_buffer_is_refused(void **state)
+TEST(a_range_outside_its_buffer_is_refused)
 {
-    (void)state;
     fixture f = {0};
     cod_reduction *reduction = NULL;
     open_fixture(&f, 8);
@@ -286,17 +278,4 @@ static void a_range_outside_its_buffer_is_refused(void **state)
     close_fixture(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_blocks_hold_exactly_is_averaged_as_f32_is),
-        cmocka_unit_test(all_ranks_get_the_same_bits_and_nothing_is_lost),
-        cmocka_unit_test(what_coding_loses_is_sent_later),
-        cmocka_unit_test(what_is_not_finite_reaches_all),
-        cmocka_unit_test(another_goes_on_from_the_residual),
-        cmocka_unit_test(a_quarter_of_the_bytes_is_sent_and_counted),
-        cmocka_unit_test(a_reduction_that_tests_done_holds_the_average),
-        cmocka_unit_test(a_range_outside_its_buffer_is_refused),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

@@ -60,9 +60,8 @@ static const char *groups_of(const char *text)
     return out;
 }
 
-static void groups_are_a_number_or_a_list(void **state)
+TEST(groups_are_a_number_or_a_list)
 {
-    (void)state;
     assert_string_equal(groups_of("cluster: {groups: 3}"), "1 1 1");
     assert_string_equal(groups_of("cluster: {groups: 2, ranks_per_group: 4}"), "4 4");
     assert_string_equal(groups_of("cluster: {groups: [{ranks: 4}, {ranks: 2}]}"), "4 2");
@@ -70,9 +69,8 @@ static void groups_are_a_number_or_a_list(void **state)
     assert_string_equal(groups_of("cluster: {groups: by_node}"), ""); /* as many as there are nodes */
 }
 
-static void wrong_groups_are_refused(void **state)
+TEST(wrong_groups_are_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *words;
     } cases[] = {
@@ -98,9 +96,8 @@ static const char *option_of(const cod_group_config *group, const char *key, cod
                              cod_config_arena(config->config));
 }
 
-static void a_group_may_have_a_device_of_its_own(void **state)
+TEST(a_group_may_have_a_device_of_its_own)
 {
-    (void)state;
     static const cod_strategy_kind apart = {.name = "groups"};
     cod_strategy_register(&apart);
     const char *groups =
@@ -131,9 +128,8 @@ static void a_group_may_have_a_device_of_its_own(void **state)
 }
 
 /** A group's own model starts from the run's and changes what it names. */
-static void a_group_may_have_a_model_of_its_own(void **state)
+TEST(a_group_may_have_a_model_of_its_own)
 {
-    (void)state;
     cod_run_config config;
     assert_ok(
         load("model: {name: srresnet, blocks: 3, channels: 24}\n"
@@ -165,9 +161,8 @@ static void a_group_may_have_a_model_of_its_own(void **state)
     refuse("model: {name: srresnett}\ncluster: {groups: [{ranks: 0, model: {blocks: 2}}]}\n", NULL, "ranks must be");
 }
 
-static void unknown_keys_and_ranges_are_refused(void **state)
+TEST(unknown_keys_and_ranges_are_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *words;
     } cases[] = {
@@ -190,9 +185,8 @@ static void unknown_keys_and_ranges_are_refused(void **state)
         refuse(cases[i].text, NULL, cases[i].words);
 }
 
-static void contradictions_are_refused(void **state)
+TEST(contradictions_are_refused)
 {
-    (void)state;
     refuse("train: {steps: 10, warmup: 10}", NULL, "leave nothing of 10 steps");
     refuse("train: {nesterov: true, momentum: 0}", NULL, "needs train.momentum above 0");
     refuse("train: {max_time: soon}", NULL, "'soon' is no time");
@@ -216,9 +210,8 @@ static void contradictions_are_refused(void **state)
            "data.kind: model 'srresnet' is for super-resolution, which wants pictures or synthetic, not mnist");
 }
 
-static void all_problems_come_in_one_message(void **state)
+TEST(all_problems_come_in_one_message)
 {
-    (void)state;
     refuse("train: {steps: 0, stepz: 1}\neval: {evry: 3}\ncluster: {groups: [{rank: 1}]}\n", NULL, "'0' is not");
     cod_test_assert_contains(cod_error_message(), "'stepz'");
     cod_test_assert_contains(cod_error_message(), "'evry'");
@@ -245,9 +238,8 @@ static void all_problems_come_in_one_message(void **state)
 }
 
 /** What training needs is looked for before anything is created, and only by who is about to train. */
-static void absent_files_are_refused_before_training(void **state)
+TEST(absent_files_are_refused_before_training)
 {
-    (void)state;
     static const char text[] = "data: {kind: pictures, path: [absent, .], val_path: [gone]}\n"
                                "model: {init: nosuch.safetensors}\n"
                                "cluster: {groups: [{model: {init: noother.safetensors}}, {ranks: 2}]}\n";
@@ -268,9 +260,8 @@ static void absent_files_are_refused_before_training(void **state)
 }
 
 /** What config.yaml says loads again and says the same. */
-static void the_resolved_configuration_loads_again(void **state)
+TEST(the_resolved_configuration_loads_again)
 {
-    (void)state;
     cod_run_config config;
     char *first = NULL, *second = NULL;
     assert_ok(load("cluster: {groups: [{ranks: 4}, {ranks: 2, model: {channels: 8}}]}\n"
@@ -326,9 +317,8 @@ static const char *difference_of(const char *text, const char *override)
  * A run's backend or device that was left to the machine differs from none: nor does one from before there was a device
  * to choose.
  */
-static void what_is_left_to_the_machine_is_no_difference(void **state)
+TEST(what_is_left_to_the_machine_is_no_difference)
 {
-    (void)state;
     static const char same[] = "train: {steps: 20}\nname: a\n";
     static const cod_backend cpu = {.version = COD_BACKEND_VERSION, .name = "cpu"};
     assert_ok(cod_backend_register(&cpu));
@@ -337,9 +327,8 @@ static void what_is_left_to_the_machine_is_no_difference(void **state)
     assert_string_equal(difference_of(same, "cluster.device=cuda"), "");
 }
 
-static void jobs_of_groups_must_agree_on_less(void **state)
+TEST(jobs_of_groups_must_agree_on_less)
 {
-    (void)state;
     static const char same[] = "train: {steps: 20}\nname: a\n";
     assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "train.steps=40"), "");
     assert_string_equal(difference_in(COD_COMPARE_SHARED, same, "cluster.threads=3"), "");
@@ -356,9 +345,8 @@ static cod_status allowed(const cod_run_config *run)
     return COD_OK;
 }
 
-static void one_group_of_several_can_be_chosen(void **state)
+TEST(one_group_of_several_can_be_chosen)
 {
-    (void)state;
     static const cod_strategy_kind apart = {.name = "apart", .check_apart = allowed};
     cod_strategy_register(&apart);
     cod_run_config config;
@@ -380,9 +368,8 @@ static void one_group_of_several_can_be_chosen(void **state)
     cod_run_config_clear(&config);
 }
 
-static void configurations_are_compared_by_what_bears_on_the_result(void **state)
+TEST(configurations_are_compared_by_what_bears_on_the_result)
 {
-    (void)state;
     static const char same[] = "train: {steps: 20}\nname: a\n";
     assert_string_equal(difference_of(same, NULL), "");
     assert_string_equal(difference_of(same, "log.every=7"), "");
@@ -417,9 +404,8 @@ static void assert_period(const cod_run_config *run, int64_t period)
     assert_int_equal(kept, period);
 }
 
-static void runs_of_one_strategy_keep_their_options(void **state)
+TEST(runs_of_one_strategy_keep_their_options)
 {
-    (void)state;
     cod_run_config often, seldom;
     char *text;
     assert_ok(load("local_sgd: {period: 10}\ncluster: {groups: 2}\n", "train.strategy=local_sgd", &often));
@@ -434,9 +420,8 @@ static void runs_of_one_strategy_keep_their_options(void **state)
     cod_run_config_clear(&often);
 }
 
-static void runs_of_several_strategies_keep_their_options(void **state)
+TEST(runs_of_several_strategies_keep_their_options)
 {
-    (void)state;
     static const char pipeline[] = "model_parallel: {stages: 3}\nlocal_sgd: {period: 7}\ncluster: {groups: 6}\n";
     cod_run_config local, three, two;
     assert_ok(load("local_sgd: {period: 10}\ncluster: {groups: 2}\n", "train.strategy=local_sgd", &local));
@@ -456,9 +441,8 @@ static void runs_of_several_strategies_keep_their_options(void **state)
     cod_run_config_clear(&two);
 }
 
-static void documents_name_what_is_registered(void **state)
+TEST(documents_name_what_is_registered)
 {
-    (void)state;
     char *text;
     assert_ok(cod_run_config_document(COD_CONFIG_PLAIN, &text));
     cod_test_assert_contains(text, "train.recipe: supervised  (one of: supervised)");
@@ -466,9 +450,8 @@ static void documents_name_what_is_registered(void **state)
     free(text);
 }
 
-static void times_are_read(void **state)
+TEST(times_are_read)
 {
-    (void)state;
     static const struct {
         const char *text;
         double seconds;
@@ -492,26 +475,4 @@ static void times_are_read(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_a_number_or_a_list),
-        cmocka_unit_test(wrong_groups_are_refused),
-        cmocka_unit_test(a_group_may_have_a_model_of_its_own),
-        cmocka_unit_test(a_group_may_have_a_device_of_its_own),
-        cmocka_unit_test(unknown_keys_and_ranges_are_refused),
-        cmocka_unit_test(contradictions_are_refused),
-        cmocka_unit_test(all_problems_come_in_one_message),
-        cmocka_unit_test(absent_files_are_refused_before_training),
-        cmocka_unit_test(the_resolved_configuration_loads_again),
-        cmocka_unit_test(configurations_are_compared_by_what_bears_on_the_result),
-        cmocka_unit_test(what_is_left_to_the_machine_is_no_difference),
-        cmocka_unit_test(jobs_of_groups_must_agree_on_less),
-        cmocka_unit_test(one_group_of_several_can_be_chosen),
-        cmocka_unit_test(runs_of_one_strategy_keep_their_options),
-        cmocka_unit_test(runs_of_several_strategies_keep_their_options),
-        cmocka_unit_test(documents_name_what_is_registered),
-        cmocka_unit_test(times_are_read),
-    };
-    return cmocka_run_group_tests_name("config of a run", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

@@ -50,9 +50,8 @@ static void look(cod_guards *guards, int64_t step, double a, double b)
     cod_guards_look(guards, step, 3, mean, (const double[]){a, b});
 }
 
-static void a_stretch_warns_once(void **state)
+TEST(a_stretch_warns_once)
 {
-    (void)state;
     cod_guards guards;
     cod_guards_init(&guards, &recipe);
     look(&guards, 10, 1.5, 1);
@@ -68,9 +67,8 @@ static void a_stretch_warns_once(void **state)
     cod_test_assert_contains(lines, "since step 50");
 }
 
-static void relations_are_of_two_figures(void **state)
+TEST(relations_are_of_two_figures)
 {
-    (void)state;
     cod_guards guards;
     cod_guards_init(&guards, &recipe);
     look(&guards, 1, 1, -4);
@@ -84,9 +82,8 @@ static void relations_are_of_two_figures(void **state)
     assert_int_equal(guards.since[NOISE], 0);
 }
 
-static void what_is_not_known_changes_nothing(void **state)
+TEST(what_is_not_known_changes_nothing)
 {
-    (void)state;
     cod_guards guards;
     cod_guards_init(&guards, &recipe);
     look(&guards, 1, 1.5, 20);
@@ -97,9 +94,8 @@ static void what_is_not_known_changes_nothing(void **state)
     assert_float_equal(guards.value[NOISE], 0.075, 1e-12);
 }
 
-static void some_guards_say_that_the_model_is_no_good(void **state)
+TEST(some_guards_say_that_the_model_is_no_good)
 {
-    (void)state;
     cod_guards guards;
     char text[200];
     cod_guards_init(&guards, &recipe);
@@ -114,9 +110,8 @@ static void some_guards_say_that_the_model_is_no_good(void **state)
     assert_null(cod_guards_spoilt(&guards));
 }
 
-static void one_rank_speaks_for_its_group(void **state)
+TEST(one_rank_speaks_for_its_group)
 {
-    (void)state;
     cod_guards guards;
     cod_guards_init(&guards, &recipe);
     lines[0] = '\0';
@@ -128,10 +123,6 @@ static void one_rank_speaks_for_its_group(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stretch_warns_once), cmocka_unit_test(relations_are_of_two_figures),
-        cmocka_unit_test(what_is_not_known_changes_nothing),
-        cmocka_unit_test(some_guards_say_that_the_model_is_no_good), cmocka_unit_test(one_rank_speaks_for_its_group)};
     cod_log_set_sink(keep_line, NULL, COD_LOG_INFO);
-    return cmocka_run_group_tests_name("guards", tests, NULL, NULL);
+    return cod_test_run();
 }

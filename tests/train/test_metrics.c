@@ -64,9 +64,8 @@ static const char *steps(void)
     return text;
 }
 
-static void a_line_holds_every_number_and_null_for_none(void **state)
+TEST_IN_FOLDER(a_line_holds_every_number_and_null_for_none)
 {
-    (void)state;
     cod_metrics *metrics = NULL;
     cod_metrics_line line = line_of(123);
     line.strategy = (cod_strategy_stats){.distill_loss = INFINITY,
@@ -114,9 +113,8 @@ static void a_line_holds_every_number_and_null_for_none(void **state)
 }
 
 /** A slower group's teacher may be from a later step than its own: an age below zero, and no reason to leave it out. */
-static void a_teacher_may_be_ahead(void **state)
+TEST_IN_FOLDER(a_teacher_may_be_ahead)
 {
-    (void)state;
     cod_metrics *metrics = NULL;
     cod_metrics_line line = line_of(10);
     line.strategy.teacher_step = 41, line.strategy.staleness_steps = -31;
@@ -135,9 +133,8 @@ static void a_teacher_may_be_ahead(void **state)
     free(data);
 }
 
-static void a_resume_drops_the_lines_past_its_step(void **state)
+TEST_IN_FOLDER(a_resume_drops_the_lines_past_its_step)
 {
-    (void)state;
     write_lines(0, 50);
     assert_string_equal(steps(), "10 20 30 40 50");
     char *before = content();
@@ -152,25 +149,22 @@ static void a_resume_drops_the_lines_past_its_step(void **state)
     assert_string_equal(steps(), "10 20 30 40 50 60");
 }
 
-static void a_resume_between_two_lines_keeps_the_earlier(void **state)
+TEST_IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier)
 {
-    (void)state;
     write_lines(0, 50);
     write_lines(35, 35);
     assert_string_equal(steps(), "10 20 30");
 }
 
-static void a_run_that_starts_anew_drops_all_lines(void **state)
+TEST_IN_FOLDER(a_run_that_starts_anew_drops_all_lines)
 {
-    (void)state;
     write_lines(0, 50);
     write_lines(0, 20);
     assert_string_equal(steps(), "10 20");
 }
 
-static void a_torn_or_foreign_line_does_not_stay(void **state)
+TEST_IN_FOLDER(a_torn_or_foreign_line_does_not_stay)
 {
-    (void)state;
     static const char text[] = "{\"step\": 10}\nnot JSON\n{\"group\": 0}\n{\"step\": 20}\n{\"step\": 3";
     assert_ok(cod_file_write(cod_test_at("metrics.0.jsonl"), text, strlen(text)));
     write_lines(25, 35);
@@ -178,9 +172,8 @@ static void a_torn_or_foreign_line_does_not_stay(void **state)
 }
 
 /** A step may be any number that JSON can write: of those that an integer cannot hold no line stays. */
-static void a_line_of_an_impossible_step_does_not_stay(void **state)
+TEST_IN_FOLDER(a_line_of_an_impossible_step_does_not_stay)
 {
-    (void)state;
     static const char text[] =
         "{\"step\": 1e300}\n{\"step\": -1e300}\n{\"step\": 10}\n{\"step\": -1}\n{\"step\": 11.5}\n"
         "{\"step\": 9007199254740993}\n{\"step\": null}\n{\"step\": \"10\"}\n";
@@ -192,17 +185,15 @@ static void a_line_of_an_impossible_step_does_not_stay(void **state)
     assert_string_equal(steps(), "10");
 }
 
-static void a_folder_that_is_none_is_named(void **state)
+TEST_IN_FOLDER(a_folder_that_is_none_is_named)
 {
-    (void)state;
     cod_metrics *metrics = NULL;
     assert_fails(COD_ERR_IO, "absent/metrics.0.jsonl", cod_metrics_open(cod_test_at("absent"), 0, 0, false, &metrics));
     assert_null(metrics);
 }
 
-static void tensorboard_is_written_where_asked_for(void **state)
+TEST_IN_FOLDER(tensorboard_is_written_where_asked_for)
 {
-    (void)state;
     cod_metrics *metrics = NULL;
     const cod_metrics_line line = line_of(10);
     assert_ok(cod_metrics_open(cod_test_at(""), 1, 0, true, &metrics));
@@ -223,11 +214,8 @@ static void tensorboard_is_written_where_asked_for(void **state)
     cod_arena_clear(&arena);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
-
-static void peers_are_listed_and_read_back(void **state)
+TEST_IN_FOLDER(peers_are_listed_and_read_back)
 {
-    (void)state;
     cod_metrics *metrics = NULL;
     cod_metrics_line line = line_of(10);
     const cod_peer_stats peers[] = {
@@ -268,21 +256,4 @@ static void peers_are_listed_and_read_back(void **state)
     cod_json_free(last);
     assert_ok(cod_metrics_read_last(cod_test_at(""), 5, &last)); /* no such file */
     assert_null(last);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_line_holds_every_number_and_null_for_none),
-        IN_FOLDER(a_teacher_may_be_ahead),
-        IN_FOLDER(peers_are_listed_and_read_back),
-        IN_FOLDER(a_resume_drops_the_lines_past_its_step),
-        IN_FOLDER(a_resume_between_two_lines_keeps_the_earlier),
-        IN_FOLDER(a_run_that_starts_anew_drops_all_lines),
-        IN_FOLDER(a_line_of_an_impossible_step_does_not_stay),
-        IN_FOLDER(a_torn_or_foreign_line_does_not_stay),
-        IN_FOLDER(a_folder_that_is_none_is_named),
-        IN_FOLDER(tensorboard_is_written_where_asked_for),
-    };
-    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

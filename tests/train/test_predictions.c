@@ -20,9 +20,8 @@ static void write_one(cod_split split, int group, int64_t step)
     assert_ok(cod_predictions_write(cod_test_at(""), split, group, step, &result));
 }
 
-static void what_is_written_comes_back(void **state)
+TEST(what_is_written_comes_back)
 {
-    (void)state;
     cod_predictions p;
     write_one(COD_SPLIT_TEST, 3, 70);
     assert_ok(cod_predictions_read(cod_test_at(""), COD_SPLIT_TEST, 3, 70, &p));
@@ -35,9 +34,8 @@ static void what_is_written_comes_back(void **state)
     assert_null(p.predicted);
 }
 
-static void steps_are_those_of_all_groups(void **state)
+TEST(steps_are_those_of_all_groups)
 {
-    (void)state;
     cod_arena arena = {0};
     cod_int_list steps;
     assert_ok(cod_predictions_steps(cod_test_at("none"), COD_SPLIT_VAL, 2, &arena, &steps));
@@ -54,9 +52,8 @@ static void steps_are_those_of_all_groups(void **state)
     cod_arena_clear(&arena);
 }
 
-static void a_damaged_file_is_refused(void **state)
+TEST(a_damaged_file_is_refused)
 {
-    (void)state;
     char path[4096];
     void *data;
     size_t bytes;
@@ -72,12 +69,4 @@ static void a_damaged_file_is_refused(void **state)
     free(data);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_comes_back),
-        cmocka_unit_test(steps_are_those_of_all_groups),
-        cmocka_unit_test(a_damaged_file_is_refused),
-    };
-    return cmocka_run_group_tests_name("predictions", tests, cod_test_folder_make, cod_test_folder_remove);
-}
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

@@ -96,9 +96,8 @@ static void probabilities(const double *z, const double *factors, double tempera
 
 static const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
 
-static void a_task_loss_takes_examples_at_their_own_shares(void **state)
+TEST(a_task_loss_takes_examples_at_their_own_shares)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const bool corrected = i % 2;
         fixture f;
@@ -114,9 +113,8 @@ static void a_task_loss_takes_examples_at_their_own_shares(void **state)
     }
 }
 
-static void teacher_and_student_are_compared_at_the_teachers_shares(void **state)
+TEST(teacher_and_student_are_compared_at_the_teachers_shares)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const bool corrected = i % 2;
         const double temperature = i / 2 % 2 ? 2 : 1;
@@ -170,9 +168,8 @@ static void write_rows(const cod_backend *backend, const int *order, size_t coun
     backend->close(device);
 }
 
-static void a_device_is_not_waited_for(void **state)
+TEST(a_device_is_not_waited_for)
 {
-    (void)state;
     enum { COUNT = 6 };
     static const int order[COUNT] = {0, 0, 0, 1, 1, 1}; /* more than there are slots, but no more rows */
     const cod_backend *const all[] = {&cod_ref_backend, &cod_cpu_backend, cod_late_wrap(&cod_ref_backend)};
@@ -190,21 +187,9 @@ static void a_device_is_not_waited_for(void **state)
 }
 
 /** Without priors there is no such input. */
-static void nothing_is_written_where_nothing_is_corrected(void **state)
+TEST(nothing_is_written_where_nothing_is_corrected)
 {
-    (void)state;
     cod_prior_input none = {0};
     assert_ok(cod_prior_input_write(&none, NULL));
     cod_prior_input_clear(&none);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_task_loss_takes_examples_at_their_own_shares),
-        cmocka_unit_test(teacher_and_student_are_compared_at_the_teachers_shares),
-        cmocka_unit_test(a_device_is_not_waited_for),
-        cmocka_unit_test(nothing_is_written_where_nothing_is_corrected),
-    };
-    return cmocka_run_group_tests_name("priors", tests, NULL, NULL);
 }

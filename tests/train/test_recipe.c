@@ -193,9 +193,8 @@ static void give_across_an_update(cod_recipe *recipe)
     recipe->steps[MODEL].program.given[0] = recipe->model.output;
 }
 
-static void mistakes_are_told(void **state)
+TEST(mistakes_are_told)
 {
-    (void)state;
     static const char given[] = "'critic' can be given only what earlier sub-steps have left in the same step";
     assert_ok(builds(NULL, 1));
     assert_ok(builds(NULL, 2));
@@ -248,18 +247,16 @@ static bool reads_statistics(cod_sets by_batch, bool trained)
 }
 
 /** The critic's, where it is frozen with what training left of them; the model has none. */
-static void running_statistics_that_move_are_seen(void **state)
+TEST(running_statistics_that_move_are_seen)
 {
-    (void)state;
     assert_true(reads_statistics(0, true));
     assert_false(reads_statistics(cod_set_of(1), true));
     assert_false(reads_statistics(0, false));
 }
 
 /** The counts that optimisers go by are those of looking at each step. */
-static void updates_are_counted_as_they_come(void **state)
+TEST(updates_are_counted_as_they_come)
 {
-    (void)state;
     static const cod_sub_step cases[] = {{.every = 0},
                                          {.every = 3},
                                          {.every = 3, .first = 4},
@@ -276,12 +273,4 @@ static void updates_are_counted_as_they_come(void **state)
         }
         assert_true(times > 0 || i == 7);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes_are_told),
-                                       cmocka_unit_test(updates_are_counted_as_they_come),
-                                       cmocka_unit_test(running_statistics_that_move_are_seen)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,9 +139,8 @@ static int set_up(void **state)
     return failed != 0 ? failed : cod_test_folder_make(state);
 }
 
-static void statistics_that_arrive_during_an_evaluation_wait(void **state)
+TEST(statistics_that_arrive_during_an_evaluation_wait)
 {
-    (void)state;
     const train_job job = {.ranks = RANKS,
                            .settings = {"train.strategy=async_parameter_server", "cluster.ranks_per_group=3",
                                         "model.name=cnn", "model.stages=[4]", "model.convolutions=1", "model.hidden=0",
@@ -150,8 +149,4 @@ static void statistics_that_arrive_during_an_evaluation_wait(void **state)
     assert_string_equal(report->ranks[SERVER].notes, "unchanged unchanged unchanged ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(statistics_that_arrive_during_an_evaluation_wait)};
-    return cmocka_run_group_tests(tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

@@ -69,9 +69,8 @@ static void learn(void)
 #define LEARNED "train.strategy=listener", "train.rate=1e-9", SEPARABLE, "cluster.groups=2", "cluster.ranks_per_group=1"
 
 /** Both groups say one class for nearly all, from opposite sides; between them lies what was learned. */
-static void the_mean_of_groups_is_taken_where_it_is_better(void **state)
+TEST_IN_FOLDER(the_mean_of_groups_is_taken_where_it_is_better)
 {
-    (void)state;
     char init[600];
     const listener_plan tilts = {.tilt = {1000, -1000}};
     const train_job job = {.ranks = 2, .settings = {LEARNED, init}, .plan = &tilts};
@@ -87,9 +86,8 @@ static void the_mean_of_groups_is_taken_where_it_is_better(void **state)
     cod_json_free(learned);
 }
 
-static void the_best_group_is_taken_where_the_mean_is_not_better(void **state)
+TEST_IN_FOLDER(the_best_group_is_taken_where_the_mean_is_not_better)
 {
-    (void)state;
     char init[600];
     const listener_plan tilts = {.tilt = {1000, 0}};
     const train_job job = {.ranks = 2, .settings = {LEARNED, init}, .plan = &tilts};
@@ -102,9 +100,8 @@ static void the_best_group_is_taken_where_the_mean_is_not_better(void **state)
     cod_json_free(summary);
 }
 
-static void models_that_are_not_alike_have_no_mean(void **state)
+TEST_IN_FOLDER(models_that_are_not_alike_have_no_mean)
 {
-    (void)state;
     const listener_plan tilts = {.tilt = {0, 1000}};
     const train_job job = {.ranks = 3,
                            .settings = {"train.strategy=listener", "train.recipe=pair", "train.steps=60",
@@ -120,9 +117,8 @@ static void models_that_are_not_alike_have_no_mean(void **state)
     cod_json_free(summary);
 }
 
-static void the_summary_says_what_was_done(void **state)
+TEST_IN_FOLDER(the_summary_says_what_was_done)
 {
-    (void)state;
     static const struct {
         const char *key;
         double value;
@@ -155,9 +151,8 @@ static void the_summary_says_what_was_done(void **state)
 }
 
 /** A run without held-out examples cannot tell which group is better. */
-static void without_held_out_examples_the_first_group_is_taken(void **state)
+TEST_IN_FOLDER(without_held_out_examples_the_first_group_is_taken)
 {
-    (void)state;
     const train_job job = {.ranks = 2,
                            .settings = {"train.strategy=listener", "data.val_fraction=0", "cluster.groups=2",
                                         "cluster.ranks_per_group=1"}};
@@ -169,15 +164,4 @@ static void without_held_out_examples_the_first_group_is_taken(void **state)
     cod_json_free(summary);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
-        TEST(the_mean_of_groups_is_taken_where_it_is_better),
-        TEST(the_best_group_is_taken_where_the_mean_is_not_better),
-        TEST(models_that_are_not_alike_have_no_mean),
-        TEST(the_summary_says_what_was_done),
-        TEST(without_held_out_examples_the_first_group_is_taken),
-    };
-    return cmocka_run_group_tests_name("trainer_finish", tests, job_set_up, NULL);
-}
+TEST_GROUP(job_set_up, NULL)

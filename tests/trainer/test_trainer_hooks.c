@@ -19,9 +19,8 @@ static void expect_notes(const job_report *report, int rank, const char *expecte
 
 #define START "create add_losses start \n"
 
-static void one_set_is_updated_each_step(void **state)
+TEST_IN_FOLDER(one_set_is_updated_each_step)
 {
-    (void)state;
     const train_job job = {.ranks = 1, .settings = {"train.strategy=listener", "checkpoint.every=2"}};
 #define MODEL(program)                                                                                                 \
     "choose(" program                                                                                                  \
@@ -34,9 +33,8 @@ static void one_set_is_updated_each_step(void **state)
 }
 
 /** The strategy lets the update be queued with its gradients: a single rank does so, two average in between. */
-static void an_update_joins_the_gradients_of_a_single_rank(void **state)
+TEST_IN_FOLDER(an_update_joins_the_gradients_of_a_single_rank)
 {
-    (void)state;
 #define BYSTANDER(hooks)                                                                                               \
     "choose(plain) before_batch " hooks "before_update(model) after_update(model) after_step flags_out\n"
 #define BYSTANDERS(hooks)                                                                                              \
@@ -52,9 +50,8 @@ static void an_update_joins_the_gradients_of_a_single_rank(void **state)
     }
 }
 
-static void programs_of_the_strategy_run_in_the_marked_sub_step(void **state)
+TEST_IN_FOLDER(programs_of_the_strategy_run_in_the_marked_sub_step)
 {
-    (void)state;
     const listener_plan teaches = {.teaches = true};
     const train_job job = {.ranks = 2,
                            .settings = {"train.strategy=listener", "train.steps=2", "cluster.ranks_per_group=2"},
@@ -72,9 +69,8 @@ static void programs_of_the_strategy_run_in_the_marked_sub_step(void **state)
     "before_step(" step ") choose(model) " critic batches                                                              \
     "gradient_ready(model) before_update(model) after_update(model) after_step flags_out\n"
 
-static void sets_are_updated_one_after_the_other(void **state)
+TEST_IN_FOLDER(sets_are_updated_one_after_the_other)
 {
-    (void)state;
     const train_job job = {.ranks = 2, .settings = {PAIR, "cluster.ranks_per_group=2"}};
     const job_report *report = job_run_ok(&job);
     for (int r = 0; r < 2; r++)
@@ -83,9 +79,8 @@ static void sets_are_updated_one_after_the_other(void **state)
                          "2", CRITIC, "before_batch ") "save(3) \nflags_in(1) flags_in(2) finish destroy");
 }
 
-static void gradients_come_with_the_last_mini_batch(void **state)
+TEST_IN_FOLDER(gradients_come_with_the_last_mini_batch)
 {
-    (void)state;
     const train_job job = {.ranks = 2,
                            .settings = {PAIR, "cluster.ranks_per_group=2", "train.accumulate=3", "train.bucket_kb=1",
                                         "model.hidden=[120]"}};
@@ -99,9 +94,8 @@ static void gradients_come_with_the_last_mini_batch(void **state)
                     "before_batch before_batch before_batch ") "save(3) \nflags_in(1) flags_in(2) finish destroy");
 }
 
-static void two_groups_keep_to_themselves(void **state)
+TEST_IN_FOLDER(two_groups_keep_to_themselves)
 {
-    (void)state;
     const train_job job = {.ranks = 4,
                            .settings = {PAIR, "cluster.groups=2", "cluster.ranks_per_group=2", "eval.every=2"}};
     const job_report *report = job_run_ok(&job);
@@ -115,9 +109,8 @@ static void two_groups_keep_to_themselves(void **state)
                                "2", CRITIC, "before_batch ") "save(3) \nflags_in(1) flags_in(2) finish destroy");
 }
 
-static void flags_take_as_long_as_ranks_may_be_apart(void **state)
+TEST_IN_FOLDER(flags_take_as_long_as_ranks_may_be_apart)
 {
-    (void)state;
     const listener_plan apart = {.agree_within = 3};
     const train_job job = {.ranks = 3,
                            .settings = {"train.strategy=listener", "train.steps=6", "cluster.ranks_per_group=3"},
@@ -150,9 +143,8 @@ static void note_batches(const char *distils, char hashes[1024])
 }
 
 /** The critic's round is the first and takes its mini-batches from the loader, the model's is the second. */
-static void each_round_sees_the_same_mini_batches(void **state)
+TEST_IN_FOLDER(each_round_sees_the_same_mini_batches)
 {
-    (void)state;
     char first[1024], second[1024];
     note_batches("pair.distils=critic", first);
     note_batches("pair.distils=model", second);
@@ -167,9 +159,8 @@ static void each_round_sees_the_same_mini_batches(void **state)
  * What three mini-batches of two do to both sets, one of six does, and those of three ranks: they are the same
  * examples.
  */
-static void mini_batches_are_parts_of_one(void **state)
+TEST_IN_FOLDER(mini_batches_are_parts_of_one)
 {
-    (void)state;
     const train_job jobs[] = {
         {.ranks = 1, .settings = {PAIR, "name=whole", "data.batch=6"}},
         {.ranks = 1, .settings = {PAIR, "name=parts", "train.accumulate=3"}},
@@ -188,9 +179,8 @@ static void mini_batches_are_parts_of_one(void **state)
 /* Failures. */
 
 /** Work that each rank does by itself is agreed on: all ranks come back, and one speaks. */
-static void a_hook_that_fails_is_agreed_on(void **state)
+TEST_IN_FOLDER(a_hook_that_fails_is_agreed_on)
 {
-    (void)state;
     static const char *const hooks[] = {"create", "add_losses", "save"};
     for (size_t i = 0; i < sizeof hooks / sizeof hooks[0]; i++) {
         char part[64];
@@ -203,9 +193,8 @@ static void a_hook_that_fails_is_agreed_on(void **state)
 }
 
 /** Elsewhere the rank that fails comes back and ends the job; the others of its group wait for it in vain. */
-static void a_hook_that_fails_ends_the_job(void **state)
+TEST_IN_FOLDER(a_hook_that_fails_ends_the_job)
 {
-    (void)state;
     static const char *const hooks[] = {"start",         "before_step",  "choose",     "before_batch", "gradient_ready",
                                         "before_update", "after_update", "after_step", "flags_in",     "finish"};
     for (size_t i = 0; i < sizeof hooks / sizeof hooks[0]; i++) {
@@ -226,31 +215,12 @@ static void a_hook_that_fails_ends_the_job(void **state)
     }
 }
 
-static void a_program_that_is_not_there_is_refused(void **state)
+TEST_IN_FOLDER(a_program_that_is_not_there_is_refused)
 {
-    (void)state;
     const listener_plan chooses = {.chooses = "tought"};
     const train_job job = {.ranks = 1, .settings = {PAIR, "checkpoint.resume=never"}, .plan = &chooses};
     job_assert_agreed_failure(job_run(&job), 1, 0, COD_ERR_ARGUMENT,
                               "strategy 'listener' chose the program 'tought', which does not exist");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
-        TEST(one_set_is_updated_each_step),
-        TEST(an_update_joins_the_gradients_of_a_single_rank),
-        TEST(programs_of_the_strategy_run_in_the_marked_sub_step),
-        TEST(sets_are_updated_one_after_the_other),
-        TEST(gradients_come_with_the_last_mini_batch),
-        TEST(two_groups_keep_to_themselves),
-        TEST(flags_take_as_long_as_ranks_may_be_apart),
-        TEST(each_round_sees_the_same_mini_batches),
-        TEST(mini_batches_are_parts_of_one),
-        TEST(a_hook_that_fails_is_agreed_on),
-        TEST(a_hook_that_fails_ends_the_job),
-        TEST(a_program_that_is_not_there_is_refused),
-    };
-    return cmocka_run_group_tests_name("trainer_hooks", tests, job_set_up, NULL);
-}
+TEST_GROUP(job_set_up, NULL)

@@ -18,9 +18,8 @@ static void expect_equal(const char *run, const char *other, double tolerance)
         fail_msg("'%s' and '%s' differ by %g", run, other, difference);
 }
 
-static void stages_train_to_the_bits_of_one_rank(void **state)
+TEST_IN_FOLDER(stages_train_to_the_bits_of_one_rank)
 {
-    (void)state;
     static const char *const batches[] = {"train.accumulate=1", "train.accumulate=2", "train.accumulate=5"};
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         const train_job one = {
@@ -41,9 +40,8 @@ static void stages_train_to_the_bits_of_one_rank(void **state)
 /**
  * Two networks of two stages are data-parallel training of two. A clipped gradient's norm is summed in another order.
  */
-static void networks_side_by_side_average_their_gradients(void **state)
+TEST_IN_FOLDER(networks_side_by_side_average_their_gradients)
 {
-    (void)state;
     static const char *const clips[] = {"train.clip_norm=0", "train.clip_norm=0.05"};
     static const double tolerances[] = {0, 1e-5};
 #define AVERAGED MODEL, "train.accumulate=3", "checkpoint.resume=never", "train.bucket_kb=1"
@@ -62,9 +60,8 @@ static void networks_side_by_side_average_their_gradients(void **state)
 }
 
 /** The whole network is in the checkpoint: it goes on with other stages. */
-static void another_number_of_stages_goes_on(void **state)
+TEST_IN_FOLDER(another_number_of_stages_goes_on)
 {
-    (void)state;
     const train_job one = {.ranks = 1, .settings = {MODEL, "train.accumulate=2", "train.strategy=single", "name=one"}};
     const train_job half = {.ranks = 3,
                             .settings = {MODEL, "train.accumulate=2", DIVIDED, "cluster.ranks_per_group=3",
@@ -83,13 +80,4 @@ static void another_number_of_stages_goes_on(void **state)
     assert_true(job_difference("constant", "one", 6, "group-0") > 1e-6);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
-        TEST(stages_train_to_the_bits_of_one_rank),
-        TEST(networks_side_by_side_average_their_gradients),
-        TEST(another_number_of_stages_goes_on),
-    };
-    return cmocka_run_group_tests_name("trainer_pipeline", tests, job_set_up, NULL);
-}
+TEST_GROUP(job_set_up, NULL)

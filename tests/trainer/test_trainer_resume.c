@@ -35,9 +35,8 @@ static void expect_equal(const char *run, const char *other, int64_t step, const
 static const char *const parts_of_two[] = {"group-0", "rank-0", "rank-1"};
 
 /** One rank is asked to stop: its group stops when all know of it, two steps later. */
-static void a_stopped_run_goes_on_to_equal_bits(void **state)
+TEST_IN_FOLDER(a_stopped_run_goes_on_to_equal_bits)
 {
-    (void)state;
     const listener_plan stops = {.stop_after = 3, .stop_rank = 1};
     const train_job whole = {.ranks = 2, .settings = {PAIR, TWO, "name=whole"}};
     const train_job half = {.ranks = 2, .settings = {PAIR, TWO, "name=parts"}, .plan = &stops};
@@ -56,9 +55,8 @@ static void a_stopped_run_goes_on_to_equal_bits(void **state)
 }
 
 /** Groups that replay wait for each other's word: all stop at one step, though one rank of one group was asked. */
-static void groups_in_step_stop_at_one_step(void **state)
+TEST_IN_FOLDER(groups_in_step_stop_at_one_step)
 {
-    (void)state;
     const listener_plan stops = {.stop_after = 2, .stop_rank = 2};
 #define IN_STEP PAIR, "train.deterministic=true", "cluster.groups=[{ranks: 2}, {ranks: 1}]"
     static const char *const parts[] = {"group-0", "group-1", "rank-0", "rank-1", "rank-2"};
@@ -79,9 +77,8 @@ static void groups_in_step_stop_at_one_step(void **state)
 
 /* Refusals. */
 
-static void another_run_is_refused(void **state)
+TEST_IN_FOLDER(another_run_is_refused)
 {
-    (void)state;
     static const struct {
         int ranks;
         cod_status status;
@@ -139,9 +136,8 @@ static void leave_out(const char *run, int64_t step, const char *part, const cha
     cod_st_close(file);
 }
 
-static void what_a_checkpoint_lacks_is_named(void **state)
+TEST_IN_FOLDER(what_a_checkpoint_lacks_is_named)
 {
-    (void)state;
     static const struct {
         const char *part, *name;
     } cases[] = {
@@ -166,9 +162,8 @@ static void what_a_checkpoint_lacks_is_named(void **state)
 }
 
 /** As versions before recipes wrote it: such a run trained as `supervised` does. */
-static void a_checkpoint_without_a_recipe_is_of_the_first(void **state)
+TEST_IN_FOLDER(a_checkpoint_without_a_recipe_is_of_the_first)
 {
-    (void)state;
     const listener_plan stops = {.stop_after = 2};
 #define ALONE "train.strategy=listener", "train.ema=0.9", "train.steps=8", TWO
     const train_job whole = {.ranks = 2, .settings = {ALONE, "name=whole"}}, rest = {.ranks = 2, .settings = {ALONE}},
@@ -183,9 +178,8 @@ static void a_checkpoint_without_a_recipe_is_of_the_first(void **state)
 }
 
 /** A file that is cut short makes its step incomplete: the run goes on from the one before, and says why. */
-static void a_truncated_file_is_passed_over(void **state)
+TEST_IN_FOLDER(a_truncated_file_is_passed_over)
 {
-    (void)state;
 #define SAVES PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=9"
     const train_job whole = {.ranks = 2, .settings = {SAVES, "name=whole"}};
     const train_job rest = {.ranks = 2, .settings = {SAVES}},
@@ -211,9 +205,8 @@ static void a_truncated_file_is_passed_over(void **state)
 
 /* NaN. */
 
-static void a_loss_that_is_no_number_is_named_with_its_step(void **state)
+TEST_IN_FOLDER(a_loss_that_is_no_number_is_named_with_its_step)
 {
-    (void)state;
     static const struct {
         const char *spoils, *recipe;
         int rank;
@@ -238,9 +231,8 @@ static void a_loss_that_is_no_number_is_named_with_its_step(void **state)
 }
 
 /** Before the ranks have agreed on the loss, a checkpoint is due. */
-static void spoiled_weights_are_not_saved(void **state)
+TEST_IN_FOLDER(spoiled_weights_are_not_saved)
 {
-    (void)state;
     const listener_plan spoils = {.spoils = "critic", .spoil_rank = 1, .spoil_after = 3};
     const train_job whole = {.ranks = 2, .settings = {PAIR, TWO, "name=whole"}};
     const train_job job = {
@@ -256,9 +248,8 @@ static void spoiled_weights_are_not_saved(void **state)
 }
 
 /** The evaluation comes before the checkpoint that would find it. */
-static void a_spoiled_model_is_not_kept_as_the_best(void **state)
+TEST_IN_FOLDER(a_spoiled_model_is_not_kept_as_the_best)
 {
-    (void)state;
     const listener_plan spoils = {.spoils = "model", .spoil_rank = 0, .spoil_after = 4};
     const train_job job = {.ranks = 1,
                            .settings = {PAIR, "name=spoiled", "train.ema=0", "eval.every=4", "checkpoint.every=4"},
@@ -270,9 +261,8 @@ static void a_spoiled_model_is_not_kept_as_the_best(void **state)
 
 #define GUARDED PAIR, TWO, "log.every=2", "eval.every=2", "checkpoint.every=2", "checkpoint.keep=9", "pair.most=0.001"
 
-static void a_guard_warns_and_training_goes_on(void **state)
+TEST_IN_FOLDER(a_guard_warns_and_training_goes_on)
 {
-    (void)state;
     const train_job job = {.ranks = 2, .settings = {GUARDED}};
     const job_report *report = job_run_ok(&job);
     const char *warning = strstr(report->log, "guard far: task is ");
@@ -288,9 +278,8 @@ static void a_guard_warns_and_training_goes_on(void **state)
     free(metrics);
 }
 
-static void a_diverged_model_is_neither_saved_nor_exported(void **state)
+TEST_IN_FOLDER(a_diverged_model_is_neither_saved_nor_exported)
 {
-    (void)state;
     const train_job job = {.ranks = 2, .settings = {GUARDED, "pair.spoils=true"}};
     const train_job stops = {
         .ranks = 2, .settings = {GUARDED, "pair.spoils=true", "name=stops"}, .plan = &(listener_plan){.stop_after = 5}};
@@ -307,9 +296,8 @@ static void a_diverged_model_is_neither_saved_nor_exported(void **state)
 }
 
 /** Nor does it take other groups' models with it: final.safetensors is made of these. */
-static void a_diverged_group_leaves_the_others_their_models(void **state)
+TEST_IN_FOLDER(a_diverged_group_leaves_the_others_their_models)
 {
-    (void)state;
     static const char *const guarded[] = {"pair.guarded=0", "pair.guarded=1"}, *const names[] = {"name=zero",
                                                                                                  "name=one"};
     for (int g = 0; g < 2; g++) {
@@ -343,9 +331,8 @@ static void a_diverged_group_leaves_the_others_their_models(void **state)
 }
 
 /** A stop saves nothing bad, even where no line of metrics was due. */
-static void a_stop_looks_at_guards_before_it_saves(void **state)
+TEST_IN_FOLDER(a_stop_looks_at_guards_before_it_saves)
 {
-    (void)state;
     const train_job job = {.ranks = 2,
                            .settings = {PAIR, TWO, "log.every=100", "pair.most=0.001", "pair.spoils=true"},
                            .plan = &(listener_plan){.stop_after = 5}};
@@ -356,9 +343,8 @@ static void a_stop_looks_at_guards_before_it_saves(void **state)
 
 /* Old checkpoints. */
 
-static void the_newest_complete_checkpoints_are_kept(void **state)
+TEST_IN_FOLDER(the_newest_complete_checkpoints_are_kept)
 {
-    (void)state;
     const train_job job = {.ranks = 2,
                            .settings = {PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=2", "eval.every=4"}};
     job_run_ok(&job);
@@ -371,9 +357,8 @@ static void the_newest_complete_checkpoints_are_kept(void **state)
 }
 
 /** A group that is two steps ahead of the other keeps the newest step that both have saved. */
-static void groups_in_step_keep_what_all_can_resume_from(void **state)
+TEST_IN_FOLDER(groups_in_step_keep_what_all_can_resume_from)
 {
-    (void)state;
     static const char *const parts[] = {"group-0", "group-1", "rank-0", "rank-1", "rank-2"};
     const listener_plan fails = {.fails = "save", .fail_rank = 2, .fail_step = 5};
     const train_job half = {.ranks = 3,
@@ -391,9 +376,8 @@ static void groups_in_step_keep_what_all_can_resume_from(void **state)
 }
 
 /** A rank that fails to save leaves the step incomplete and the checkpoint before in its place. */
-static void a_failed_save_keeps_the_checkpoint_before(void **state)
+TEST_IN_FOLDER(a_failed_save_keeps_the_checkpoint_before)
 {
-    (void)state;
     const listener_plan fails = {.fails = "save", .fail_rank = 1, .fail_step = 3};
     const train_job job = {
         .ranks = 2, .settings = {PAIR, TWO, "checkpoint.every=2", "checkpoint.keep=1"}, .plan = &fails};
@@ -403,26 +387,4 @@ static void a_failed_save_keeps_the_checkpoint_before(void **state)
     cod_test_assert_contains(job_run_ok(&rest)->log, "resumed at step 2");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
-        TEST(a_stopped_run_goes_on_to_equal_bits),
-        TEST(groups_in_step_stop_at_one_step),
-        TEST(another_run_is_refused),
-        TEST(what_a_checkpoint_lacks_is_named),
-        TEST(a_checkpoint_without_a_recipe_is_of_the_first),
-        TEST(a_truncated_file_is_passed_over),
-        TEST(a_loss_that_is_no_number_is_named_with_its_step),
-        TEST(spoiled_weights_are_not_saved),
-        TEST(a_diverged_group_leaves_the_others_their_models),
-        TEST(a_spoiled_model_is_not_kept_as_the_best),
-        TEST(a_guard_warns_and_training_goes_on),
-        TEST(a_diverged_model_is_neither_saved_nor_exported),
-        TEST(a_stop_looks_at_guards_before_it_saves),
-        TEST(the_newest_complete_checkpoints_are_kept),
-        TEST(groups_in_step_keep_what_all_can_resume_from),
-        TEST(a_failed_save_keeps_the_checkpoint_before),
-    };
-    return cmocka_run_group_tests_name("trainer_resume", tests, job_set_up, NULL);
-}
+TEST_GROUP(job_set_up, NULL)

@@ -24,9 +24,8 @@ static void expect_refusals(const refusal *refusals, size_t count)
     }
 }
 
-static void a_recipe_with_a_flaw_is_refused(void **state)
+TEST_IN_FOLDER(a_recipe_with_a_flaw_is_refused)
 {
-    (void)state;
     static const refusal refusals[] = {
         {2, {"pair.flaw=twice"}, "recipe 'pair': two sub-steps are called 'critic'"},
         {2, {"pair.flaw=unnamed"}, "recipe 'pair': sub-step 1 has no name"},
@@ -42,9 +41,8 @@ static void a_recipe_with_a_flaw_is_refused(void **state)
     expect_refusals(refusals, sizeof refusals / sizeof refusals[0]);
 }
 
-static void ranks_and_strategies_that_do_not_fit_are_refused(void **state)
+TEST_IN_FOLDER(ranks_and_strategies_that_do_not_fit_are_refused)
 {
-    (void)state;
     static const refusal refusals[] = {
         {3, {"cluster.groups=1"}, "cluster asks for 1 groups with 2 ranks in all, but the job has 3"},
         {2, {"train.strategy=single"}, "strategy 'single' trains on one rank, but the job has 2"},
@@ -62,12 +60,4 @@ static void ranks_and_strategies_that_do_not_fit_are_refused(void **state)
     expect_refusals(refusals, sizeof refusals / sizeof refusals[0]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, cod_test_folder_make, cod_test_folder_remove)
-        TEST(a_recipe_with_a_flaw_is_refused),
-        TEST(ranks_and_strategies_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests_name("trainer_setup", tests, job_set_up, NULL);
-}
+TEST_GROUP(job_set_up, NULL)

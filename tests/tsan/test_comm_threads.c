@@ -267,15 +267,13 @@ static cod_status work_on_two_threads(cod_comm *comm, void *context)
     return cod_window_destroy(s.window);
 }
 
-static void groups_overlap(void **state)
+TEST(groups_overlap)
 {
-    (void)state;
     run_ranks(RANKS, work_in_groups, NULL);
 }
 
-static void two_threads_share_a_rank(void **state)
+TEST(two_threads_share_a_rank)
 {
-    (void)state;
     run_ranks(RANKS, work_on_two_threads, NULL);
 }
 
@@ -289,20 +287,9 @@ static cod_status ask_for_a_window(cod_comm *comm, void *context)
     return COD_OK;
 }
 
-static void windows_of_two_copies_are_refused(void **state)
+TEST(windows_of_two_copies_are_refused)
 {
-    (void)state;
     cod_inprocess_window_model = MPI_WIN_SEPARATE;
     run_ranks(RANKS, ask_for_a_window, NULL);
     cod_inprocess_window_model = MPI_WIN_UNIFIED;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_overlap),
-        cmocka_unit_test(two_threads_share_a_rank),
-        cmocka_unit_test(windows_of_two_copies_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,19 +40,12 @@ static cod_status average_all_ways(cod_comm *comm, void *context)
     return COD_OK;
 }
 
-static void averages_on_devices_race_with_nothing(void **state)
+TEST(averages_on_devices_race_with_nothing)
 {
-    (void)state;
     char message[512];
     late = device_steps_late();
     cod_late_set_delay(200);
     run_ranks(RANKS, average_all_ways, NULL);
     if (cod_late_violations(message, sizeof message) > 0)
         fail_msg("%s", message);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(averages_on_devices_race_with_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,25 +212,22 @@ static void run(scenario s)
     cod_trace_set_sink(NULL, NULL);
 }
 
-static void two_single_ranks(void **state)
+TEST(two_single_ranks)
 {
-    (void)state;
     run((scenario){.sizes = (const int[]){1, 1},
                    .groups = 2,
                    .options = {.period = 10, .codec = CODEC_INT8, .scales = 1, .slots = 3}});
 }
 
-static void unequal_groups(void **state)
+TEST(unequal_groups)
 {
-    (void)state;
     run((scenario){
         .sizes = (const int[]){2, 1}, .groups = 2, .options = {.period = 5, .codec = CODEC_INT8, .slots = 3}});
 }
 
 /** Publications every other step into two slots: most pulls lose theirs, none may be wrong. */
-static void slots_reopened_while_read(void **state)
+TEST(slots_reopened_while_read)
 {
-    (void)state;
     run((scenario){.sizes = (const int[]){1, 2},
                    .groups = 2,
                    .options = {.period = 2, .codec = CODEC_F32, .entropy = COD_CODEC_LZ4, .slots = 2},
@@ -241,9 +238,8 @@ static void slots_reopened_while_read(void **state)
  * Seven pulls at a time in each of sixteen groups, of versions that stand alone and of deltas, each against the one
  * before.
  */
-static void sixteen_groups(void **state)
+TEST(sixteen_groups)
 {
-    (void)state;
     static const int sizes[MOST_GROUPS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     run((scenario){.sizes = sizes,
                    .groups = MOST_GROUPS,
@@ -263,9 +259,8 @@ static void sixteen_groups(void **state)
  * Four groups of two ranks that hold values together, of models in fragments; with three ranks a group each runs on two
  * nodes.
  */
-static void ranks_and_fragments(void **state)
+TEST(ranks_and_fragments)
 {
-    (void)state;
     const cod_exchange_options options = {.period = 40,
                                           .codec = COD_EXCHANGE_DELTA,
                                           .scales = 1,
@@ -280,9 +275,8 @@ static void ranks_and_fragments(void **state)
     run((scenario){.sizes = (const int[]){3, 3}, .groups = 2, .options = fragments});
 }
 
-static void a_deterministic_ring(void **state)
+TEST(a_deterministic_ring)
 {
-    (void)state;
     run((scenario){.sizes = (const int[]){1, 1, 1},
                    .groups = 3,
                    .options = {.period = 5,
@@ -291,14 +285,4 @@ static void a_deterministic_ring(void **state)
                                .deterministic = true,
                                .lag_steps = 2,
                                .peers = COD_PEERS_RING}});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_single_ranks),          cmocka_unit_test(unequal_groups),
-        cmocka_unit_test(slots_reopened_while_read), cmocka_unit_test(sixteen_groups),
-        cmocka_unit_test(ranks_and_fragments),       cmocka_unit_test(a_deterministic_ring),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
