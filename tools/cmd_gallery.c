@@ -3,7 +3,6 @@
 
 #include "data/detail.h"
 #include "data/files.h"
-#include "data/resize.h"
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"

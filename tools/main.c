@@ -1,7 +1,6 @@
 /* The `codistill` command: registers what there is, and hands over to a subcommand. */
 #include "tools/cmd.h"
 
-#include "comm/comm.h"
 #include "core/backend.h"
 #include "core/log.h"
 #include "core/option.h"

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { RANKS_SHOWN = 64, GROUPS_SHOWN = 32 };

@@ -1,7 +1,6 @@
 #include "tools/video.h"
 
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/trace.h"
 #include "io/file.h"
 #include "tools/child.h"

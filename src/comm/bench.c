@@ -6,8 +6,6 @@
 #include "core/statistics.h"
 #include "core/trace.h"
 
-#include <stdlib.h>
-
 enum { MAX_BUCKETS = 256, MAX_ROUNDS = 1001 };
 
 static cod_status blocking(cod_group *group, float *values, size_t count, double *seconds)

@@ -80,7 +80,7 @@ static void silence_ucx(void)
  * Open MPI 4 over TCP has windows only through osc/pt2pt, which Debian's settings exclude. On several hosts osc/sm
  * beside it makes what the ranks of one share, and no window of all.
  */
-static const char *choose_window_component(const char *library)
+static void choose_window_component(const char *library)
 {
     const char *btl = getenv("OMPI_MCA_btl");
     const int size = environment_number("OMPI_COMM_WORLD_SIZE"),
@@ -89,9 +89,8 @@ static const char *choose_window_component(const char *library)
         btl != NULL && strchr(btl, '^') == NULL && strstr(btl, "vader") == NULL && strstr(btl, "sm") == NULL;
     const bool hosts = local < size || environment_number("SLURM_STEP_NUM_NODES") > 1;
     if (strncmp(library, "Open MPI v4", 11) != 0 || getenv("OMPI_MCA_osc") != NULL || !(hosts || no_shared_memory))
-        return "";
+        return;
     setenv("OMPI_MCA_osc", hosts ? "pt2pt,sm" : "pt2pt", 1);
-    return "pt2pt";
 }
 
 static cod_status check_world(cod_comm *comm)
@@ -131,7 +130,7 @@ static cod_status join(cod_comm *comm)
     COD_TRY(check_srun(comm->library));
     choose_reduction();
     silence_ucx();
-    comm->window_setting = choose_window_component(comm->library);
+    choose_window_component(comm->library);
     COD_TRY(COD_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided)));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     COD_TRY(COD_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank)));
@@ -236,10 +235,6 @@ void cod_comm_describe_library(char *text, size_t bytes)
 const char *cod_comm_library(const cod_comm *comm)
 {
     return comm->library;
-}
-const char *cod_comm_window_setting(const cod_comm *comm)
-{
-    return comm->window_setting;
 }
 cod_group *cod_comm_world(cod_comm *comm)
 {

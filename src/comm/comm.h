@@ -98,8 +98,6 @@ void cod_comm_describe_library(char *text, size_t bytes);
  * @return COD_ERR_UNSUPPORTED with the reason where it does not, or has no way to say so
  */
 COD_MUST_CHECK cod_status cod_comm_takes_devices(cod_comm *comm);
-/** The component for windows that cod_comm_init() chose ("pt2pt"); "" if the user or the library chose it. */
-const char *cod_comm_window_setting(const cod_comm *comm);
 
 /**
  * All ranks as one group, for start-up, the end, and strategies whose groups wait for each other anyway. With other

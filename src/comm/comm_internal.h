@@ -27,7 +27,6 @@ struct cod_comm {
     char (*names)[MPI_MAX_PROCESSOR_NAME]; /**< [node_count] */
     cod_group *world;
     char library[128];
-    const char *window_setting;
     cod_comm_counters counters;
     struct cod_request *abandoned;
     struct cod_request *long_gets; /**< gets in pieces that are under way */

@@ -9,7 +9,6 @@
  */
 #include "comm/group_internal.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 

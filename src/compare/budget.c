@@ -1,8 +1,6 @@
 /* The budget that is equal for all arms, and the number of steps that it gives each arm. */
 #include "compare/compare_internal.h"
 
-#include "io/file.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

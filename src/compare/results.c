@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 const char *const cod_compare_state_names[] = {"missing", "finished", "failed"};
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,22 +68,6 @@ cod_status cod_config_open_text(const char *name, const char *text, size_t bytes
     cod_config *config = calloc(1, sizeof *config);
     COD_REQUIRE_MEMORY(config);
     const cod_status status = open_text(config, name, text, bytes, overrides, count);
-    if (status != COD_OK) {
-        cod_config_destroy(config);
-        return status;
-    }
-    *out = config;
-    return COD_OK;
-}
-
-cod_status cod_config_load(const char *path, const char *const *overrides, size_t count,
-                           const cod_config_schema *schema, cod_config **out)
-{
-    *out = NULL;
-    cod_config *config = NULL;
-    COD_TRY(cod_config_open(path, overrides, count, &config));
-    cod_status status = cod_config_apply(config, schema);
-    COD_THEN(status, cod_config_check(config));
     if (status != COD_OK) {
         cod_config_destroy(config);
         return status;

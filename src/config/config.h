@@ -3,14 +3,14 @@
  * Configurations: a YAML file and `key.path=value` arguments fill the option tables of all modules. All mistakes are
  * reported in one message.
  *
- * A *schema* lists the tables. cod_config_load() is all that most callers need:
+ * A *schema* lists the tables. Checks of the caller's own (two options that must agree, a list of mappings) stand
+ * before cod_config_check(), so that all problems come in the same message:
  *
  *     cod_config_table tables[] = {{&run_table, &run}, {&train_table, &train}, {&model_table, &model}};
  *     const cod_config_schema schema = {.tables = tables, .count = 3};
- *     COD_TRY(cod_config_load("sr.yaml", overrides, override_count, &schema, &config));
- *
- * A caller with checks of its own (two options that must agree, a list of mappings) opens, applies, adds its problems
- * and ends with cod_config_check(), so that all problems come in the same message.
+ *     COD_TRY(cod_config_open("sr.yaml", overrides, override_count, &config));
+ *     cod_status status = cod_config_apply(config, &schema);
+ *     COD_THEN(status, cod_config_check(config));
  *
  * In a file: a section is a mapping; `section:` with nothing below is an empty one; anchors, aliases and merge keys
  * (`<<`) work; bounds on size, depth and expansion keep hostile files harmless. An empty or `null` value is an error
@@ -94,18 +94,13 @@ enum {
 };
 
 /**
- * Opens, applies and checks a configuration: fills all values of `schema` or reports every problem in one message.
+ * Reads and parses.
  *
  * @param[in]  path       of the YAML file; NULL = defaults and overrides only
  * @param[in]  overrides  [count] "key.path=value"; borrowed
- * @param[in]  schema     borrowed for the call
  * @param[out] config     new; owns the texts and lists of the values; end it with cod_config_destroy()
- * @return COD_ERR_IO when the file cannot be read, COD_ERR_ARGUMENT for problems in it
+ * @return COD_ERR_IO when the file cannot be read, COD_ERR_ARGUMENT if the text is not YAML
  */
-COD_MUST_CHECK cod_status cod_config_load(const char *path, const char *const *overrides, size_t count,
-                                          const cod_config_schema *schema, cod_config **config);
-
-/** The first part of cod_config_load(): reads and parses; fails at once if the text is not YAML. */
 COD_MUST_CHECK cod_status cod_config_open(const char *path, const char *const *overrides, size_t count,
                                           cod_config **config);
 

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void cod_config_place(const cod_config *config, const cod_config_node *node, char *out, size_t bytes)
 {

@@ -18,7 +18,6 @@ void cod_log_set_sink(cod_log_sink sink, void *context, cod_log_level level);
 #define cod_log_debug(...) cod_log(COD_LOG_DEBUG, __VA_ARGS__)
 #define cod_log_info(...)  cod_log(COD_LOG_INFO, __VA_ARGS__)
 #define cod_log_warn(...)  cod_log(COD_LOG_WARN, __VA_ARGS__)
-#define cod_log_error(...) cod_log(COD_LOG_ERROR, __VA_ARGS__)
 
 void cod_log(cod_log_level level, const char *fmt, ...) COD_PRINTF(2, 3);
 

@@ -5,7 +5,6 @@
 #include "cpu/cpu_internal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void cpu_close(cod_device *device)
 {

@@ -1,8 +1,6 @@
 #include "core/memory.h"
 #include "cpu/cpu_internal.h"
 
-#include <string.h>
-
 /**
  * A convolution or linear layer in one of its three directions.
  *

@@ -1,8 +1,5 @@
 #include "cpu/cpu_internal.h"
 
-#include <math.h>
-#include <string.h>
-
 /** A pass over up to three views of one shape. */
 typedef struct pass_state {
     cpu_grid grid;

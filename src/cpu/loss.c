@@ -1,4 +1,3 @@
-#include "core/memory.h"
 #include "cpu/cpu_internal.h"
 
 #include <math.h>

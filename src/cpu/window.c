@@ -2,7 +2,6 @@
 #include "cpu/cpu_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Pixel shuffle, turns, pooling and resizing: each line of the output is a task of its own. */
 

@@ -4,8 +4,6 @@
  */
 #include "data/image_internal.h"
 
-#include <stdlib.h>
-
 enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40, MASKS_END = 56 /**< of headers that hold four masks */ };
 enum { RGB = 0, MASKS = 3, ALPHA_MASKS = 6 }; /* kinds of compression */
 

@@ -3,7 +3,6 @@
 #include "data/degrade_internal.h"
 #include "data/scratch_pool_internal.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 #include "data/examples_internal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 cod_status cod_examples_reserve(cod_examples *examples, size_t count, size_t classes)
 {

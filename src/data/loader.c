@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MESSAGE_BYTES = 512 };
 
@@ -36,7 +35,6 @@ struct cod_loader {
     size_t slot_count, worker_count, started;
     slot *slots;
     worker *workers; /**< one at least */
-    double waited_s;
 
     pthread_mutex_t mutex; /**< guards what follows and slot.ready */
     pthread_cond_t free_slot, ready_slot;
@@ -167,10 +165,9 @@ static void wait_for(cod_loader *loader, slot *s)
         pthread_cond_signal(&loader->free_slot);
     }
     if (!s->ready) {
-        const double start_s = cod_clock_s(), trace_s = cod_trace_begin();
+        const double trace_s = cod_trace_begin();
         while (!s->ready)
             pthread_cond_wait(&loader->ready_slot, &loader->mutex);
-        loader->waited_s += cod_clock_s() - start_s;
         cod_trace_end(trace_s, "data", "wait for batch");
     }
     loader->next_given++;
@@ -191,9 +188,7 @@ cod_status cod_loader_next(cod_loader *loader, cod_batch *batch)
     if (loader->options.threads > 0) {
         wait_for(loader, s);
     } else {
-        const double start_s = cod_clock_s();
         make_batch(&loader->workers[0], s, step);
-        loader->waited_s += cod_clock_s() - start_s;
         loader->next_given++;
     }
     if (s->status != COD_OK)
@@ -305,9 +300,4 @@ void cod_loader_destroy(cod_loader *loader)
     pthread_cond_destroy(&loader->free_slot);
     pthread_mutex_destroy(&loader->mutex);
     free(loader);
-}
-
-double cod_loader_waited_s(const cod_loader *loader)
-{
-    return loader->waited_s;
 }

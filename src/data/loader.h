@@ -55,7 +55,4 @@ COD_MUST_CHECK cod_status cod_loader_next(cod_loader *loader, cod_batch *batch);
 /** Stops the threads and frees the batches; NULL is fine. */
 void cod_loader_destroy(cod_loader *loader);
 
-/** Seconds that cod_loader_next() has waited so far: above zero each step means that loading limits training. */
-double cod_loader_waited_s(const cod_loader *loader);
-
 #endif

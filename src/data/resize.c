@@ -1,7 +1,5 @@
 #include "data/resize.h"
 
-#include "core/memory.h"
-
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -3,8 +3,6 @@
 #include "core/rng.h"
 #include "data/examples_internal.h"
 
-#include <stdlib.h>
-
 enum { KEY = 0x53594E, PATTERN = 1 << 24 };
 
 static void draw(const cod_examples *examples, size_t index, uint8_t *out)

@@ -2,14 +2,12 @@
 #include "distill/exchange_internal.h"
 
 #include "core/hash.h"
-#include "core/log.h"
 #include "core/trace.h"
 #include "distill/file.h"
 #include "distill/rma.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { STORAGE_PATIENCE_S = 10 };

@@ -7,7 +7,6 @@
 #include "distill/exchange_publisher_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /** What publications of one fragment need. */
 typedef struct own_coding {

@@ -4,7 +4,6 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/trace.h"
-#include "io/file.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,7 +6,6 @@
 
 #include "core/chunk_format.h"
 #include "core/log.h"
-#include "core/memory.h"
 #include "core/trace.h"
 #include "io/file.h"
 

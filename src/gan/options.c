@@ -2,7 +2,6 @@
 
 #include "gan/features_internal.h"
 #include "gan/perceptual.h"
-#include "io/file.h"
 #include "train/recipe.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
 #include "infer/classifier.h"
 #include "io/json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void write_floats(cod_json *json, const char *key, const float *values, int64_t count)

@@ -3,7 +3,6 @@
 #include "infer_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 void cod_folded_clear(cod_folded *folded)
 {

@@ -1,7 +1,6 @@
 #include "infer_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 size_t cod_node_index(const cod_graph *graph, const cod_node *node)
 {

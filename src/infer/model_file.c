@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /** BatchNorm's step counter, which PyTorch writes and inference has no use for. */

@@ -3,7 +3,6 @@
 #include "io/zip.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /**

@@ -4,7 +4,6 @@
 #include "onnx_internal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Field numbers of onnx/onnx.proto3; nested messages are written where they are used. */
 enum { MODEL_IR_VERSION = 1, MODEL_PRODUCER = 2, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_METADATA = 14 };

@@ -2,7 +2,6 @@
 #include "onnx_internal.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Field numbers of onnx/onnx.proto3. */
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_ATTRIBUTE = 5 };

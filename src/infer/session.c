@@ -1,6 +1,5 @@
 #include "infer/session.h"
 
-#include "core/log.h"
 #include "core/processors.h"
 
 #include <stddef.h>

@@ -161,11 +161,6 @@ int cod_upscaler_scale(const cod_upscaler *upscaler)
     return upscaler->scale;
 }
 
-cod_dtype cod_upscaler_dtype(const cod_upscaler *upscaler)
-{
-    return upscaler->dtype;
-}
-
 const char *cod_upscaler_precision(const cod_upscaler *upscaler)
 {
     return upscaler->int8_ranges != NULL ? "int8" : cod_dtype_name(upscaler->dtype);

@@ -62,8 +62,6 @@ COD_MUST_CHECK cod_status cod_upscaler_create_bicubic(int scale, cod_upscaler **
 void cod_upscaler_destroy(cod_upscaler *upscaler);
 
 int cod_upscaler_scale(const cod_upscaler *upscaler);
-/** The activations' type, F32 or BF16. */
-cod_dtype cod_upscaler_dtype(const cod_upscaler *upscaler);
 /** "f32", "bf16" or "int8". */
 const char *cod_upscaler_precision(const cod_upscaler *upscaler);
 /** Whether it computes on 8-bit integers and has no ranges for them. */

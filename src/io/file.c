@@ -72,7 +72,7 @@ enum { WRITER_BUFFER = 1 << 18 };
 struct cod_file_writer {
     char *path, *name, *temporary; /**< the path for messages; names in the folder */
     int folder, file;
-    size_t bytes, buffered;
+    size_t buffered;
     char buffer[WRITER_BUFFER];
 };
 
@@ -192,13 +192,7 @@ cod_status cod_file_writer_write(cod_file_writer *writer, const void *data, size
         memcpy(writer->buffer + writer->buffered, data, bytes);
         writer->buffered += bytes;
     }
-    writer->bytes += bytes;
     return COD_OK;
-}
-
-size_t cod_file_writer_bytes(const cod_file_writer *writer)
-{
-    return writer->bytes;
 }
 
 /**

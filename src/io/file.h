@@ -29,8 +29,6 @@ typedef struct cod_file_writer cod_file_writer;
 COD_MUST_CHECK cod_status cod_file_writer_create(const char *path, cod_file_writer **writer);
 /** Appends; small pieces are collected. After a failure only cod_file_writer_abort() may be called. */
 COD_MUST_CHECK cod_status cod_file_writer_write(cod_file_writer *writer, const void *data, size_t bytes);
-/** Bytes written so far. */
-size_t cod_file_writer_bytes(const cod_file_writer *writer);
 /** Flushes to the disk, renames, flushes the folder; the writer is taken, also on failure, which leaves no temporary
  * file. */
 COD_MUST_CHECK cod_status cod_file_writer_commit(cod_file_writer *writer);

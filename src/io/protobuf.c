@@ -101,14 +101,6 @@ void cod_proto_ints(cod_proto *proto, uint32_t field, const int64_t *values, siz
     cod_proto_close(proto);
 }
 
-void cod_proto_floats(cod_proto *proto, uint32_t field, const float *values, size_t count)
-{
-    put_tag(proto, field, WIRE_BYTES);
-    put_varint(proto, 4 * (uint64_t)count);
-    for (size_t i = 0; i < count; i++)
-        put_fixed(proto, float_bits(values[i]), 4);
-}
-
 void cod_proto_open(cod_proto *proto, uint32_t field)
 {
     put_tag(proto, field, WIRE_BYTES);

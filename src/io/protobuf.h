@@ -31,8 +31,6 @@ void cod_proto_bytes(cod_proto *proto, uint32_t field, const void *data, size_t 
 void cod_proto_string(cod_proto *proto, uint32_t field, const char *text);
 /** A repeated int64 field, packed. */
 void cod_proto_ints(cod_proto *proto, uint32_t field, const int64_t *values, size_t count);
-/** A repeated float field, packed. */
-void cod_proto_floats(cod_proto *proto, uint32_t field, const float *values, size_t count);
 
 /** Starts a nested message. */
 void cod_proto_open(cod_proto *proto, uint32_t field);

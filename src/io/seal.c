@@ -5,7 +5,6 @@
 
 #include <sodium.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 _Static_assert(COD_SEAL_BYTES == crypto_generichash_BYTES, "a seal is BLAKE2b's usual length");

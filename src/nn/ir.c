@@ -1,7 +1,6 @@
 #include "nn/ir_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int ir_root(const ir_program *program, int tensor)
 {

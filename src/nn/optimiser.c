@@ -311,11 +311,6 @@ bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **na
     return false;
 }
 
-int cod_optimiser_set(const cod_optimiser *optimiser)
-{
-    return optimiser->set;
-}
-
 cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser)
 {
     return optimiser->ema;

@@ -80,8 +80,6 @@ COD_MUST_CHECK cod_status cod_optimiser_run(cod_optimiser *optimiser, cod_progra
  * the part; the EMA covers all values and states of the set, and is not listed if it leaves states out.
  */
 bool cod_optimiser_state(cod_optimiser *optimiser, size_t index, const char **name, cod_buffer **buffer, size_t *bytes);
-/** Index of the set. */
-int cod_optimiser_set(const cod_optimiser *optimiser);
 /** The EMA buffer: the set's [trainable + state], or NULL. */
 cod_buffer *cod_optimiser_ema(cod_optimiser *optimiser);
 /** Notes that the states were loaded from a checkpoint, so that the EMA does not start again. */

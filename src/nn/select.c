@@ -1,8 +1,6 @@
 /* Which nodes a program needs, which are fused, and which values keep full precision. */
 #include "nn/ops/ops_internal.h"
 
-#include <string.h>
-
 /**
  * Whether a normalisation of running statistics may be folded into a convolution: into weights that get no gradient.
  */

@@ -3,7 +3,6 @@
 #include "core/fingerprint.h"
 #include "core/rng.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 cod_status cod_weights_init(cod_weights *weights, const cod_backend *backend, cod_device *device, cod_graph *graph,

@@ -2,7 +2,6 @@
 #include "report/report_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PARTS = 5, OTHER = 4 };
 

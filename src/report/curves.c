@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_POINTS = 240 }; /* of a line; more would only make the page large */
 

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { COLOURS = 8, LINE_HEIGHT = 20, SAMPLE = 26, HATCHES = 5 };
 

@@ -54,14 +54,6 @@ const char *cod_report_file_name(const cod_report *report, const char *base, siz
                : cod_report_text(report, "%s-rate%zu", base, rate);
 }
 
-bool cod_report_has_runs(const cod_report_arm *arm, size_t rate)
-{
-    for (size_t i = 0; i < arm->run_count; i++)
-        if (arm->runs[i].finished && arm->runs[i].rate == rate)
-            return true;
-    return false;
-}
-
 /** Text of the page around the name of a plot's file. */
 #define FILE_BEFORE "<span class=\"file\">"
 #define FILE_AFTER  ".png</span>"

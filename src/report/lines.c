@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PANEL_HEIGHT = 230, RIGHT = 14, MOST_MARKS = 7 };
 

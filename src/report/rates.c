@@ -2,7 +2,6 @@
 #include "report/report_internal.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define NO_LIMIT_FACTOR 4 /* a link without a limit is drawn so much to the right of the fastest with one */
 

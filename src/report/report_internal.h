@@ -57,8 +57,6 @@ const char *cod_report_rate_suffix(const cod_report *report, size_t rate);
 const char *cod_report_rate_label(const cod_report *report, size_t rate);
 /** `base` for the first rate, else `base`-RATE, with characters that all file systems allow; in the arena. */
 const char *cod_report_file_name(const cod_report *report, const char *base, size_t rate);
-/** Whether a run of the arm at this rate has finished. */
-bool cod_report_has_runs(const cod_report_arm *arm, size_t rate);
 /** printf into the arena; "" when memory is short. */
 const char *cod_report_text(const cod_report *report, const char *fmt, ...) COD_PRINTF(2, 3);
 

@@ -4,8 +4,6 @@
 #include "report/ticks_internal.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ROW_HEIGHT = 28, LONGEST_NAME = 20, RIGHT = 14 };
 

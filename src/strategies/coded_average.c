@@ -2,7 +2,6 @@
 
 #include "core/memory.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,10 +7,7 @@
 #include "strategies/transfers.h"
 #include "train/group_average.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { TAG_PARTS = 3 /**< of weights and optimiser, to the group's first rank */ };
 

@@ -3,12 +3,10 @@
 #include "codec/codec.h"
 #include "core/fingerprint.h"
 #include "core/hash.h"
-#include "core/memory.h"
 #include "core/rng.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,9 @@
 #include "support/test.h"
 
 #include "codec/gradient_codec.h"
-#include "core/memory.h"
 #include "core/rng.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

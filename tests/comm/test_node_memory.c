@@ -1,6 +1,5 @@
 #include "comm/job.h"
 
-#include "comm/group.h"
 #include "comm/node_memory.h"
 #include "core/memory.h"
 

@@ -3,7 +3,6 @@
  * and again, and a header every 20 ms meanwhile. By hand: tools/netlab.sh --rate 10mbit -- mpirun -n 2
  * build/release/tests/comm/window_rate MEGABYTES TIMES
  */
-#include "comm/group.h"
 #include "comm/window.h"
 #include "core/statistics.h"
 #include "core/trace.h"

@@ -425,20 +425,19 @@ TEST(files_are_read_and_missing_ones_named)
     sample_init(&s);
     cod_config *config = NULL;
     assert_fails(COD_ERR_IO, "cannot open '/nowhere/x.yaml': No such file",
-                 cod_config_load("/nowhere/x.yaml", NULL, 0, &s.schema, &config));
-    assert_fails(COD_ERR_IO, "cannot read '/tmp': Is a directory",
-                 cod_config_load("/tmp", NULL, 0, &s.schema, &config));
+                 cod_config_open("/nowhere/x.yaml", NULL, 0, &config));
+    assert_fails(COD_ERR_IO, "cannot read '/tmp': Is a directory", cod_config_open("/tmp", NULL, 0, &config));
     char path[] = "/tmp/cod_config_XXXXXX";
     const int file = mkstemp(path);
     assert_true(file >= 0 && write(file, "seed: 5\n", 8) == 8);
     close(file);
-    assert_ok(cod_config_load(path, NULL, 0, &s.schema, &config));
+    assert_ok(cod_config_open(path, NULL, 0, &config));
+    assert_ok(cod_config_apply(config, &s.schema));
     assert_int_equal(s.run.seed, 5);
     cod_config_destroy(config);
     unlink(path);
-    assert_fails(COD_ERR_ARGUMENT, "more than 1048576 bytes",
-                 cod_config_load("/dev/zero", NULL, 0, &s.schema, &config));
-    assert_ok(cod_config_load(NULL, NULL, 0, &s.schema, &config));
+    assert_fails(COD_ERR_ARGUMENT, "more than 1048576 bytes", cod_config_open("/dev/zero", NULL, 0, &config));
+    assert_ok(cod_config_open(NULL, NULL, 0, &config));
     cod_config_destroy(config);
 }
 

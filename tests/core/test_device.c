@@ -3,8 +3,6 @@
 
 #include "core/device.h"
 
-#include <string.h>
-
 struct cod_device {
     int ordinal;
 };

@@ -3,8 +3,6 @@
 
 #include "core/fused.h"
 
-#include <stdlib.h>
-
 enum { APPLY, PRODUCT, REDUCE, OPS };
 
 static cod_buffer buffer = {.host = NULL, .bytes = SIZE_MAX};

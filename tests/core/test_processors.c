@@ -3,9 +3,7 @@
 
 #include "core/processors.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static cod_processors set_of(const char *text)

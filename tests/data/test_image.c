@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* The formulas of golden/make_pictures.py. */
 enum { W = 23, H = 17 };

@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { ITEMS = 40, NOTHING = ITEMS };
 

@@ -3,12 +3,10 @@
 
 #include "comm/comm_internal.h"
 #include "core/log.h"
-#include "core/trace.h"
 #include "distill/exchange_internal.h"
 #include "distill/exchange_run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { RUN_NAME = 7, DELTA = COD_EXCHANGE_DELTA };

@@ -2,7 +2,6 @@
 #include "support/folder.h"
 #include "support/test.h"
 
-#include "core/log.h"
 #include "core/rng.h"
 #include "core/trace.h"
 #include "distill/file.h"

@@ -6,7 +6,6 @@
 #include "ref/ref.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N = 3, SIDE = 4, SCALE = 2, C = 3, ONE = SIDE * SIDE * C, LARGE_ONE = ONE * SCALE * SCALE };

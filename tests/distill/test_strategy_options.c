@@ -9,7 +9,6 @@
 #include "strategies/async_parameter_server.h"
 #include "strategies/diloco.h"
 #include "train/strategy.h"
-#include "train/task.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,6 @@
 
 #include "distill/exchange.h"
 
-#include <string.h>
-
 enum { GROUPS = 12 };
 
 static int read_by(const cod_exchange_options *options, int reader)

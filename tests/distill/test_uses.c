@@ -1,7 +1,6 @@
 /* What a pulled checkpoint is used for: merging weights, and teaching. */
 #include "support/test.h"
 
-#include "core/memory.h"
 #include "core/queue.h"
 #include "cpu/cpu.h"
 #include "distill/merge.h"
@@ -11,7 +10,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /** The teacher of `s`, holding the peer's `values`, must predict what the peer itself would infer with them. */
 static void check_teacher_of(student *s, cod_teacher *teacher, student *peer, const float *values)

@@ -4,8 +4,6 @@
  */
 #include "fuzz.h"
 
-#include "io/file.h"
-
 cod_status __real_cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes);
 cod_status __wrap_cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes);
 

@@ -9,7 +9,6 @@
 #include "gan/small_gan.h"
 #include "nn/discriminator.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

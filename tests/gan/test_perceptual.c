@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const cod_vgg_layer conv2_2 = {2, 2}, conv5_4 = {5, 4};
 

@@ -5,7 +5,6 @@
 #include "core/backend.h"
 #include "infer/lpips.h"
 #include "infer/models.h"
-#include "io/file.h"
 #include "io/safetensors.h"
 
 #include <math.h>

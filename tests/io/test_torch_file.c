@@ -3,7 +3,6 @@
 #include "io/file.h"
 #include "io/torch_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

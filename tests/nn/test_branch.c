@@ -8,7 +8,6 @@
 #include "support/late.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { STEPS = 3, BACKENDS = 2 };
 

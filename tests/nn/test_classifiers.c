@@ -9,8 +9,6 @@
 #include "ref/ref.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BATCH = 6, CLASSES = 3, HEIGHT = 9, WIDTH = 8, CHANNELS = 2 };
 

@@ -5,7 +5,6 @@
  */
 #include "support/test.h"
 
-#include "core/rng.h"
 #include "cpu/cpu.h"
 #include "nn/discriminator.h"
 #include "nn/net.h"
@@ -13,7 +12,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { N = 2, SIDE = 8, CHANNELS = 3, INPUTS = N * SIDE * SIDE * CHANNELS, CRITIC = 1, TO_REST = 300 };
 

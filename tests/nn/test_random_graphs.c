@@ -14,7 +14,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NODES = 14, MAX_PARTS = 4 };
 #ifdef __SANITIZE_ADDRESS__

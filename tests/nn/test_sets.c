@@ -509,7 +509,6 @@ TEST(an_optimiser_is_of_its_set_alone)
         const bool average = strcmp(name, "ema") == 0;
         assert_int_equal(bytes, sizeof(double) * (critic->count + (average ? critic->state_count : 0)));
     }
-    assert_int_equal(cod_optimiser_set(optimiser), CRITIC);
     const cod_shape shape = {1, 1, 1, (int64_t)(critic->count + critic->state_count)};
     assert_ok(net_read(&net, cod_view_dense(cod_optimiser_ema(optimiser), 0, COD_F64, shape), ema));
     assert_close("average of values", ema, after + critic->first, critic->count);

@@ -12,7 +12,6 @@
 #include "ref/ref.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "support/test.h"
 
-#include "core/rng.h"
 #include "ref/ref.h"
 #include "support/copies.h"
 #include "support/ops.h"

@@ -6,8 +6,6 @@
 #include "tools/bench/scale_model.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { PERIOD = 50, PUBLICATIONS = 20, STEPS = PERIOD * PUBLICATIONS, MOST_GROUPS = 64 };
 static const double step_s = 0.01;

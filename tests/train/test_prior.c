@@ -8,7 +8,6 @@
 #include "train/prior.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { N = 2, K = 3 };
 

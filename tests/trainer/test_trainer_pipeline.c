@@ -3,8 +3,6 @@
 
 #include "support/folder.h"
 
-#include "listener.h"
-
 #include <stdio.h>
 
 #define MODEL   "model.hidden=[6,5,4]", "train.steps=6", "train.ema=0.9"

@@ -5,8 +5,6 @@
 
 #include "io/file.h"
 
-#include <stdio.h>
-
 typedef struct refusal {
     int ranks;
     const char *settings[4], *message;

@@ -7,9 +7,7 @@
 #include "tools/bench/bench.h"
 #include "tools/cmd.h"
 
-#include <errno.h>
 #include <getopt.h> /* optind */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

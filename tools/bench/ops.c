@@ -6,7 +6,6 @@
 #include "cpu/cpu.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char packing[] = "pack weights", optimiser[] = "optimiser (adam)";

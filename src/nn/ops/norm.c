@@ -1,8 +1,6 @@
 /* NORM: batch normalisation, by the batch's statistics or by running ones. */
 #include "nn/ops/ops_internal.h"
 
-#include <string.h>
-
 cod_value cod_graph_norm(cod_graph *graph, const char *name, cod_value x)
 {
     cod_node node = graph_new_unary(graph, COD_NODE_NORM, x);
