@@ -5,41 +5,25 @@
 #include "core/memory.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64];
 static cod_arena arena;
-
-int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/codistill-test-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info, (void)type, (void)at;
-    return remove(path);
-}
 
 int remove_folder(void **state)
 {
-    (void)state;
     cod_log_set_sink(NULL, NULL, COD_LOG_ERROR);
     cod_arena_clear(&arena);
-    return nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return cod_test_folder_remove(state);
 }
 
 const char *below(const char *fmt, ...)
 {
     char path[1024];
-    int length = snprintf(path, sizeof path, "%s/", folder);
+    int length = snprintf(path, sizeof path, "%s/", cod_test_at(""));
     va_list args;
     va_start(args, fmt);
     vsnprintf(path + length, sizeof path - (size_t)length, fmt, args);

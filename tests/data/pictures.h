@@ -5,14 +5,14 @@
 #ifndef COD_TESTS_DATA_PICTURES_H
 #define COD_TESTS_DATA_PICTURES_H
 
+#include "support/folder.h"
 #include "support/test.h"
 
 #include "data/image.h"
 #include "data/loader.h"
 #include "data/options.h"
 
-/** Group set-up and tear-down: make and remove the temporary folder. */
-int make_folder(void **state);
+/** Group tear-down behind cod_test_folder_make(). */
 int remove_folder(void **state);
 
 /** A path below the temporary folder, its folders made; lives until tear-down. */

@@ -495,4 +495,4 @@ TEST(what_a_killed_process_left_is_filled_again_or_swept)
     }
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, remove_folder)

@@ -519,4 +519,4 @@ TEST(a_written_picture_has_the_rights_of_a_new_file)
     assert_int_equal(info.st_mode & 0777, 0640);
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, remove_folder)

@@ -531,4 +531,4 @@ TEST(options_that_do_not_fit_are_refused)
     }
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, remove_folder)

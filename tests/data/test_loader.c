@@ -388,4 +388,4 @@ TEST(crops_are_made_fast_enough)
     cod_dataset_close(dataset);
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, remove_folder)

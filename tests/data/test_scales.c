@@ -179,4 +179,4 @@ TEST(generated_pictures_come_at_several_scales)
     cod_dataset_close(dataset);
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, remove_folder)

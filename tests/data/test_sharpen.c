@@ -172,4 +172,4 @@ TEST(samples_have_the_truth_that_is_asked_for)
     cod_arena_clear(&arena);
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, remove_folder)

@@ -7,7 +7,6 @@
 #include "support/late.h"
 #include "support/test.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,38 +119,6 @@ cod_saved_model test_odd_model(uint64_t seed)
     assert_ok(cod_model_build(&kind, options, &saved.model));
     fill(&saved, seed);
     return saved;
-}
-
-static char folder[64];
-
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info, (void)kind, (void)place;
-    return remove(path);
-}
-
-static void remove_folder(void)
-{
-    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-const char *test_folder(void)
-{
-    if (folder[0] == '\0') {
-        strcpy(folder, "/tmp/cod-infer-XXXXXX");
-        assert_non_null(mkdtemp(folder));
-        atexit(remove_folder);
-    }
-    return folder;
-}
-
-const char *test_path(const char *name)
-{
-    static char paths[8][256];
-    static unsigned next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", test_folder(), name);
-    return path;
 }
 
 float *test_run(const char *backend_name, cod_dtype activation, const cod_saved_model *saved, cod_shape shape,

@@ -34,11 +34,6 @@ cod_saved_model test_srresnet(uint64_t seed);
  * folded, a shared convolution, sigmoid, tanh, per-channel PReLU, flatten, linear. Its kind cannot be saved. */
 cod_saved_model test_odd_model(uint64_t seed);
 
-/** A new folder, removed when the test ends; static buffer. */
-const char *test_folder(void);
-/** "folder/name"; one of several static buffers. */
-const char *test_path(const char *name);
-
 /** Runs the model on `input` [shape] by a compiled inference program; returns the new output (free()) and its shape. */
 float *test_run(const char *backend, cod_dtype activation, const cod_saved_model *saved, cod_shape shape,
                 const float *input, cod_shape *output_shape);

@@ -8,6 +8,7 @@
 #include "infer/int8.h"
 #include "io/file.h"
 #include "models.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static const char *calibrated_file(uint64_t seed)
     char *text = NULL;
     cod_saved_model saved = wide_model(seed);
     cod_image picture = waves(WIDTH, HEIGHT);
-    const char *plain = test_path("plain.safetensors"), *path = test_path("calibrated.safetensors");
+    const char *plain = cod_test_at("plain.safetensors"), *path = cod_test_at("calibrated.safetensors");
     assert_ok(cod_model_save(plain, &saved.model, saved.values, NULL, 0));
     open_file(&f, "ref", plain, (cod_upscaler_options){.precision = COD_PRECISION_INT8});
     assert_ok(cod_upscaler_calibrate(f.upscaler, &picture));
@@ -159,7 +160,7 @@ static void without_ranges_it_says_what_to_do(void **state)
 {
     (void)state;
     cod_saved_model saved = wide_model(3);
-    const char *path = test_path("plain.safetensors");
+    const char *path = cod_test_at("plain.safetensors");
     assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
     cod_saved_model_clear(&saved);
     fixture f;
@@ -214,10 +215,10 @@ static void ranges_survive_files_and_folding(void **state)
     char *text = NULL;
     assert_ok(cod_int8_format(saved.model.graph, ranges, &text));
     assert_string_equal(text, saved.int8);
-    assert_ok(cod_model_save_folded(test_path("folded.safetensors"), &saved.model, saved.values, saved.int8, false,
+    assert_ok(cod_model_save_folded(cod_test_at("folded.safetensors"), &saved.model, saved.values, saved.int8, false,
                                     &loadable));
     assert_true(loadable);
-    assert_ok(cod_model_load(test_path("folded.safetensors"), &folded));
+    assert_ok(cod_model_load(cod_test_at("folded.safetensors"), &folded));
     assert_non_null(folded.int8);
     float *after = calloc(cod_graph_node_count(folded.model.graph), sizeof *after);
     assert_ok(
@@ -322,7 +323,7 @@ static void a_picture_loses_little(void **state)
     const cod_param *tail = cod_graph_param(saved.model.graph, cod_graph_param_count(saved.model.graph) - 2);
     for (int64_t i = 0; i < cod_shape_count(tail->shape); i++) /* as a trained network, it adds little to bicubic */
         saved.values[tail->offset + (size_t)i] *= 0.02f;
-    const char *path = test_path("picture.safetensors");
+    const char *path = cod_test_at("picture.safetensors");
     assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
     cod_saved_model_clear(&saved);
     double psnr[2];

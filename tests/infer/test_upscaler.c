@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "models.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -329,7 +330,7 @@ static void files_that_cannot_upscale_are_refused(void **state)
     const cod_backend *ref = cod_backend_find("ref");
     cod_upscaler *upscaler = NULL;
     cod_saved_model mlp = test_model("mlp", (const cod_st_text[]){TEST_SIZES(4, 4, 3, 2), {NULL, NULL}}, 15);
-    const char *path = test_path("mlp.safetensors");
+    const char *path = cod_test_at("mlp.safetensors");
     assert_ok(cod_model_save(path, &mlp.model, mlp.values, NULL, 0));
     assert_fails(COD_ERR_ARGUMENT, "'mlp' does not upscale",
                  cod_upscaler_open(path, ref, device, &(cod_upscaler_options){0}, &upscaler));
@@ -391,7 +392,7 @@ static void sessions_open_what_is_named(void **state)
     cod_session_options options;
     cod_session session;
     cod_saved_model saved = test_srresnet(20);
-    const char *path = test_path("session.safetensors");
+    const char *path = cod_test_at("session.safetensors");
     test_device_close("ref", test_device_open("ref")); /* registers the backends */
     assert_ok(cod_options_set_defaults(&cod_session_option_table, &options, &arena));
     assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
@@ -459,7 +460,7 @@ static void niqe_is_told_beside_psnr(void **state)
     cod_evaluation evaluation;
     cod_metrics_options options = {.metrics = COD_METRIC_PSNR | COD_METRIC_NIQE};
     cod_niqe_model model = {{0}, {0}};
-    snprintf(folder, sizeof folder, "%s", test_path("natural"));
+    snprintf(folder, sizeof folder, "%s", cod_test_at("natural"));
     assert_ok(cod_folder_create(folder));
     assert_ok(cod_upscaler_create_bicubic(2, &bicubic));
     cod_image small = noise_image(40, 40, 3, 8, 19), large = noise_image(220, 210, 3, 8, 20);
@@ -516,12 +517,12 @@ static void folders_with_bad_pictures_are_reported(void **state)
     char folder[256], file[300];
     cod_upscaler *bicubic;
     cod_evaluation evaluation;
-    snprintf(folder, sizeof folder, "%s", test_path("pictures"));
+    snprintf(folder, sizeof folder, "%s", cod_test_at("pictures"));
     assert_ok(cod_folder_create(folder));
     assert_ok(cod_upscaler_create_bicubic(4, &bicubic));
     assert_fails(COD_ERR_ARGUMENT, "no pictures", cod_evaluate_folder(bicubic, folder, NULL, NULL, NULL, &evaluation));
     assert_fails(COD_ERR_IO, "absent",
-                 cod_evaluate_folder(bicubic, test_path("absent"), NULL, NULL, NULL, &evaluation));
+                 cod_evaluate_folder(bicubic, cod_test_at("absent"), NULL, NULL, NULL, &evaluation));
     cod_image small = noise_image(18, 40, 3, 8, 17), good = noise_image(43, 38, 4, 16, 18);
     snprintf(file, sizeof file, "%s/small.png", folder);
     assert_ok(cod_image_write_png(file, &small));

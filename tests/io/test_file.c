@@ -1,4 +1,5 @@
 #include "power_cut.h"
+#include "support/folder.h"
 #include "support/test.h"
 
 #include "io/file.h"
@@ -14,31 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[64];
-
-static const char *at(const char *name)
-{
-    static char paths[4][256];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/cod_file_XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
+#define at cod_test_at
 
 /** Entries of a folder, hidden ones included. */
 static int entries(const char *path)
@@ -72,7 +49,7 @@ TEST(files_are_replaced_whole)
     assert_content(at("a"), "first");
     cod_file_writer_abort(writer);
     assert_content(at("a"), "first");
-    assert_int_equal(entries(folder), 1);
+    assert_int_equal(entries(at("")), 1);
     assert_ok(cod_file_write(at("a"), "", 0));
     assert_content(at("a"), "");
 }
@@ -111,14 +88,14 @@ TEST(refusals_name_the_path_and_the_reason)
     size_t bytes = 0;
     assert_fails(COD_ERR_IO, "cannot open '/nowhere/x': No such file", cod_file_read("/nowhere/x", 10, &data, &bytes));
     assert_fails(COD_ERR_IO, "cannot create '/nowhere/x': No such file", cod_file_write("/nowhere/x", "a", 1));
-    assert_fails(COD_ERR_IO, "it is a folder", cod_file_write(folder, "a", 1));
+    assert_fails(COD_ERR_IO, "it is a folder", cod_file_write(at(""), "a", 1));
     assert_fails(COD_ERR_IO, "it is no regular file", cod_file_write("/dev/null", "a", 1));
     assert_ok(cod_file_write(at("plain"), "x", 1));
     assert_fails(COD_ERR_IO, "Not a directory", cod_folder_create(at("plain/below")));
     assert_fails(COD_ERR_IO, "Not a directory", cod_folder_create(at("plain")));
     assert_fails(COD_ERR_ARGUMENT, "without a name", cod_folder_create(""));
     cod_file_log *log = NULL;
-    assert_fails(COD_ERR_IO, "Is a directory", cod_file_log_open(folder, &log));
+    assert_fails(COD_ERR_IO, "Is a directory", cod_file_log_open(at(""), &log));
     assert_ok(cod_file_remove(at("plain")));
 }
 
@@ -181,7 +158,7 @@ TEST(a_read_only_folder_is_named)
     /* Root may write anywhere: a child gives that up. */
     const pid_t child = fork();
     if (child == 0) {
-        chmod(folder, 0755);
+        chmod(at(""), 0755);
         if (getuid() == 0 && setuid(65534) != 0)
             _exit(2);
         const bool refused = cod_file_write(at("locked/a"), "new", 3) == COD_ERR_IO &&
@@ -329,4 +306,4 @@ TEST(what_a_killed_writer_left_is_removed)
     assert_fails(COD_ERR_IO, "cannot list folder", cod_folder_clean(at("none")));
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(cod_test_folder_make, cod_test_folder_remove)

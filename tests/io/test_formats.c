@@ -1,3 +1,4 @@
+#include "support/folder.h"
 #include "support/test.h"
 
 #include "core/rng.h"
@@ -220,18 +221,16 @@ TEST(event_files_equal_tensorboards_own)
 {
     static const double wall_times[] = {1.5, 2.5, 3.5};
     static const char png[] = "not really a PNG";
-    char folder[] = "/tmp/cod_events_XXXXXX";
-    assert_non_null(mkdtemp(folder));
     cod_tensorboard *board = NULL;
-    assert_ok(cod_tensorboard_open(folder, &board));
+    assert_ok(cod_tensorboard_open(cod_test_at("events"), &board));
     assert_ok(cod_tensorboard_scalar(board, 7, "train/loss", 0.5f));
     assert_ok(cod_tensorboard_image(board, 300, "sample", 3, 2, 3, png, strlen(png)));
     cod_tensorboard_close(board);
     cod_arena arena = {0};
     cod_string_list names;
-    assert_ok(cod_folder_list(folder, "events.out.tfevents.", "", &arena, &names));
+    assert_ok(cod_folder_list(cod_test_at("events"), "events.out.tfevents.", "", &arena, &names));
     assert_int_equal(names.count, 1);
-    const char *path = cod_path_join(&arena, folder, names.items[0]);
+    const char *path = cod_path_join(&arena, cod_test_at("events"), names.items[0]);
     void *ours = NULL, *golden = NULL;
     size_t our_bytes = 0, golden_bytes = 0;
     assert_ok(cod_file_read(path, 1 << 20, &ours, &our_bytes));
@@ -244,8 +243,6 @@ TEST(event_files_equal_tensorboards_own)
     assert_memory_equal(ours, golden, golden_bytes);
     free(ours);
     free(golden);
-    assert_ok(cod_file_remove(path));
-    rmdir(folder);
     cod_arena_clear(&arena);
     assert_fails(COD_ERR_IO, "create folder", cod_tensorboard_open("/dev/null/x", &board));
 }

@@ -1,3 +1,4 @@
+#include "support/folder.h"
 #include "support/test.h"
 
 #include "core/rng.h"
@@ -10,20 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static char path[64];
+static char path[256];
 
 static int make_path(void **state)
 {
-    (void)state;
-    snprintf(path, sizeof path, "/tmp/cod_st_%ld.safetensors", (long)getpid());
-    return 0;
-}
-
-static int remove_path(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
+    const int failed = cod_test_folder_make(state);
+    snprintf(path, sizeof path, "%s", cod_test_at("a.safetensors"));
+    return failed;
 }
 
 TEST(reads_what_python_wrote)
@@ -247,4 +241,4 @@ TEST(truncation_and_byte_flips_are_survived)
     }
 }
 
-TEST_GROUP(make_path, remove_path)
+TEST_GROUP(make_path, cod_test_folder_remove)

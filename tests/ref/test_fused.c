@@ -1,7 +1,6 @@
 /* Halves of normalisations, and plans of several ops on `ref` and through the wrappers. */
-#include "support/test.h"
+#include "open_ref.h"
 
-#include "ref/ref.h"
 #include "support/late.h"
 #include "support/paranoid.h"
 #include "support/sequence.h"
@@ -11,8 +10,6 @@
 #include <string.h>
 
 enum { SEEDS = 60, Y = COD_OP_MAX_INPUTS };
-
-static cod_test_device ref;
 
 static const cod_op_kind products[] = {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_DATA, COD_OP_CONV2D_BACKWARD_WEIGHTS,
                                        COD_OP_LINEAR_BACKWARD_DATA};
@@ -327,19 +324,3 @@ TEST(a_plan_of_ops_that_overlap_is_caught)
         wrapped.backend->close(wrapped.device);
     }
 }
-
-static int open_ref(void **state)
-{
-    (void)state;
-    ref.backend = &cod_ref_backend;
-    return ref.backend->open(NULL, &ref.device) == COD_OK ? 0 : -1;
-}
-
-static int close_ref(void **state)
-{
-    (void)state;
-    ref.backend->close(ref.device);
-    return 0;
-}
-
-TEST_GROUP(open_ref, close_ref)

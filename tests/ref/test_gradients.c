@@ -3,11 +3,9 @@
  *
  * The loss is sum(r·y) for a random r; the backward op is given dy = r. Elements are drawn, not all tried.
  */
-#include "support/test.h"
+#include "open_ref.h"
 
 #include "core/rng.h"
-#include "ref/ref.h"
-#include "support/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -49,8 +47,6 @@ typedef struct fault {
 } fault;
 
 static const fault honest = {.factor = 1};
-
-static cod_test_device ref;
 
 static int64_t slot_count(cod_test_op *test, size_t slot)
 {
@@ -517,19 +513,3 @@ TEST(halves_agree_with_differences)
         fail_msg("%d seeds were smooth; caught in the halves: %d and %d", count, caught[0], caught[1]);
     assert_true(slopes > 0 && slopes < 2 * SEEDS); /* leaky ReLU only */
 }
-
-static int open_ref(void **state)
-{
-    (void)state;
-    ref.backend = &cod_ref_backend;
-    return ref.backend->open(NULL, &ref.device) == COD_OK ? 0 : -1;
-}
-
-static int close_ref(void **state)
-{
-    (void)state;
-    ref.backend->close(ref.device);
-    return 0;
-}
-
-TEST_GROUP(open_ref, close_ref)

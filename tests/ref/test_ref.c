@@ -1,16 +1,12 @@
-#include "support/test.h"
+#include "open_ref.h"
 
-#include "ref/ref.h"
 #include "support/copies.h"
-#include "support/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 enum { SEEDS = 20 };
-
-static cod_test_device ref;
 
 static double rounded(double value, cod_dtype dtype)
 {
@@ -324,19 +320,3 @@ TEST(comparisons_refuse_nan_and_name_the_worst)
     assert_fails(COD_ERR_NUMERIC, "worst at 2", cod_test_compare("x", wrong, expected, 3, (cod_tolerance){1, 1}));
     assert_fails(COD_ERR_NUMERIC, "worst at 2", cod_test_compare("x", expected, wrong, 3, (cod_tolerance){1, 1}));
 }
-
-static int open_ref(void **state)
-{
-    (void)state;
-    ref.backend = &cod_ref_backend;
-    return ref.backend->open(NULL, &ref.device) == COD_OK ? 0 : -1;
-}
-
-static int close_ref(void **state)
-{
-    (void)state;
-    ref.backend->close(ref.device);
-    return 0;
-}
-
-TEST_GROUP(open_ref, close_ref)

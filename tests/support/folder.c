@@ -1,5 +1,7 @@
 #include "support/folder.h"
 
+#include "support/test.h"
+
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +49,8 @@ const char *cod_test_at(const char *name)
     static char paths[TURNS][512];
     static int turn;
     char *path = paths[turn++ % TURNS];
+    if (folder[0] == '\0')
+        assert_int_equal(cod_test_folder_make(NULL), 0);
     snprintf(path, sizeof paths[0], "%s%s%s", folder, *name ? "/" : "", name);
     return path;
 }

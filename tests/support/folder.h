@@ -12,7 +12,7 @@ int cod_test_folder_remove(void **state);
 /** A test with such a folder of its own. */
 #define TEST_IN_FOLDER(name) TEST_WITH(name, cod_test_folder_make, cod_test_folder_remove)
 
-/** Path of a name in the folder, "" for the folder itself; valid for the next 7 calls. */
+/** Path of a name in the folder, "" for the folder, which it makes if there is none; valid for the next 7 calls. */
 const char *cod_test_at(const char *name);
 
 #endif
