@@ -14,8 +14,7 @@ from train_support import check, run_cases
 
 def scalars(bench):
     """Each loss in metrics.0.jsonl is a scalar at the same step."""
-    result = bench.run("train", "t.yaml", "name=t", "log.every=10", "log.tensorboard=true")
-    check(result.code == 0, "the training failed", result)
+    bench.done("train", "t.yaml", "name=t", "log.every=10", "log.tensorboard=true")
     run = pathlib.Path(bench.path("runs", "t"))
     read = EventAccumulator(str(run / "tensorboard/group0"))
     read.Reload()

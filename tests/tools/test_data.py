@@ -14,8 +14,7 @@ DEGRADED = ["data.degradation=real_esrgan", "eval.degraded=true"]
 
 def show(bench, folder, *arguments):
     """The lines that are printed and the files that are written."""
-    result = bench.run("data", "t.yaml", "--show", folder, *arguments)
-    check(result.code == 0, "samples were not shown", result)
+    result = bench.done("data", "t.yaml", "--show", folder, *arguments)
     return result.out.splitlines(), {name: bench.read(folder, name) for name in sorted(os.listdir(bench.path(folder)))}
 
 
@@ -29,8 +28,7 @@ def shows(bench):
     check(len(lines) == 3 and len(set(files.values())) == 3, f"{lines}")
     again, same = show(bench, "b", "--count", "3", *DEGRADED)
     check(same == files and [line[1:] for line in again] == [line[1:] for line in lines], "other samples the second time")
-    result = bench.run("data", "t.yaml", "--show", "a", "--count", "4")
-    check(result.code == 2 and "a/sample-0000.png: exists already; --force replaces it" in result.err, "replaced", result)
+    bench.refused("a/sample-0000.png: exists already; --force replaces it", "data", "t.yaml", "--show", "a", "--count", "4")
     check(len(os.listdir(bench.path("a"))) == 3, "samples were added to those that exist")
     lines, plain = show(bench, "a", "--count", "3", "--force")
     check([line.split(": ")[1] for line in lines] == ["MATLAB's bicubic"] * 3, f"{lines}")

@@ -352,8 +352,7 @@ def averages(bench):
     check("averaged by MPI, through the host's memory" in err and "libnccl.so.2 cannot tell its version: internal error" in err,
           f"one rank without NCCL\n{err}")
     check(read_safetensors(bench.path("runs", "alone", "final.safetensors")) == models["flat"], "other weights where one rank has no NCCL")
-    result = bench.train(*two, "train.allreduce=nccl", "train.allreduce_codec=int8", "name=refused")
-    check(result.code == 2 and "leave out train.allreduce=nccl" in result.err, "coded messages of NCCL", result)
+    bench.refused("leave out train.allreduce=nccl", "train", "t.yaml", *two, "train.allreduce=nccl", "train.allreduce_codec=int8", "name=refused")
 
 
 def direct(bench):
@@ -383,8 +382,7 @@ def direct(bench):
             ([], gpus, unaware), (["cluster.device=cpu"], aware, "backend 'cpu' gives MPI no addresses")):
         result = bench.train(*two, "train.allreduce=direct", *overrides, "name=refused", environment=environment)
         check(result.code == 1 and re.search(f"train.allreduce=direct: group 0: .*{said}", result.err), f"not refused: {said}", result)
-    result = bench.train(*two, "train.allreduce=direct", "train.allreduce_codec=int8", "name=refused")
-    check(result.code == 2 and "leave out train.allreduce=direct" in result.err, "coded messages between devices", result)
+    bench.refused("leave out train.allreduce=direct", "train", "t.yaml", *two, "train.allreduce=direct", "train.allreduce_codec=int8", "name=refused")
     # On a device that runs late, and ends the run where something is out of order.
     for way in ("direct", "flat"):
         result = train_late(bench, *two, "train.accumulate=2", f"train.allreduce={way}", f"name=late-{way}", environment=aware)

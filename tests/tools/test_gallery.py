@@ -71,8 +71,7 @@ def judges(bench):
         raise Skip(f"{model} is not there")
     for name, side in (("a", 208), ("b", 208), ("c", 80)):
         bench.write(f"photos/{name}.png", png(side, side, ord(name)))
-    result = bench.run("gallery", "bicubic", "--data", "photos", "-o", "out.html", "--niqe-model", model)
-    check(result.code == 0, "it is written", result)
+    bench.done("gallery", "bicubic", "--data", "photos", "-o", "out.html", "--niqe-model", model)
     text = bench.read("out.html").decode()
     values = [float(value) for value in re.findall(r"NIQE\u00a0([\d.]+)", text)]  # of each picture: bicubic's, the truth's
     means = [float(row[-1]) for row in (re.findall(r">([\d.]+)</td>", row) for row in text.split("<tr>")[2:4])]
@@ -88,8 +87,7 @@ def refuses(bench):
     cases = (((*models, "runs/twice/final.safetensors"), "photos", "enlarges 2 times, but the models before it 4 times"),
              (models, "small", "at least 64 to a side"), (["bicubic"] * 16, "photos", "16 models are too many"))
     for words, data, part in cases:
-        result = bench.run("gallery", *words, "--data", data, "-o", "o.html")
-        check(result.code == 2 and part in result.err, f"{words} on {data}", result)
+        bench.refused(part, "gallery", *words, "--data", data, "-o", "o.html")
     check(not os.path.exists(bench.path("o.html")), "a page was written")
     bench.write("photos/broken.png", png(200, 144)[:500])
     result = bench.run("gallery", *models, "--data", "photos", "-o", "o.html")
@@ -164,8 +162,7 @@ def in_browser(bench):
     if program is None:
         raise Skip(f"no browser: {', '.join(browser.NAMES)}")
     models = make(bench)
-    result = bench.run("gallery", *models, "--data", "photos", "-o", "out.html")
-    check(result.code == 0, "it is written", result)
+    bench.done("gallery", *models, "--data", "photos", "-o", "out.html")
     view = browser.Browser(program, bench.path("tmp"))
     try:
         for width in (375, 1280):

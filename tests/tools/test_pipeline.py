@@ -21,8 +21,7 @@ def divided(ranks, *more):
 
 
 def run(bench, config, name, *overrides, **options):
-    result = bench.run("train", config, f"name={name}", *overrides, **options)
-    check(result.code == 0, "training failed", result)
+    result = bench.done("train", config, f"name={name}", *overrides, **options)
     return result
 
 
@@ -157,11 +156,9 @@ def refusals(bench):
             ("t.yaml", divided(2, "model_parallel.cuts=[tail.1]"), "cannot begin with 'tail.1'; did you mean 'tail.0'? layers to begin with are: "),
             ("t.yaml", divided(3, "model_parallel.cuts=[tail.3, tail.0]"), "'tail.0' does not come after 'tail.3'"),
             ("t.yaml", divided(2, "model_parallel.cuts=[tail.0, tail.3]"), "2 cuts make 3 stages, not 2")):
-        result = bench.run("train", config, "name=r", *overrides)
-        check(result.code == 2 and words in result.err, f"'{words}'", result)
+        result = bench.refused(words, "train", config, "name=r", *overrides)
         check(not os.path.exists(bench.path("runs", "r", "final.safetensors")), "it trained", result)
-    result = bench.train("name=r", "train.strategy=model_parallel", "cluster.groups=by_node")
-    check(result.code == 2 and "but the job has 1" in result.err, "alone on a node", result)
+    bench.refused("but the job has 1", "train", "t.yaml", "name=r", "train.strategy=model_parallel", "cluster.groups=by_node")
 
 
 def is_planned(bench):

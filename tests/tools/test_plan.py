@@ -208,8 +208,7 @@ def configs(bench):
         check(own != [], f"{path}: no command in its header runs it")
         for command in own:
             check(all(re.match(r"[\w.]+=", word) and "FOLDER" not in word for word in command[3:]), f"{path}: {command} is not a whole command")
-            result = bench.run("plan", *command[2:])
-            check(result.code == 0, f"{command}: exit code {result.code}", result)
+            bench.done("plan", *command[2:])
         for place in re.findall(r"^ +\w+: (data/\S+)", text, re.MULTILINE):
             check((checkout / place).exists(), f"{path}: get-data.sh brings no {place}")
 

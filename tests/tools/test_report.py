@@ -304,8 +304,7 @@ def runs(bench):
     result = bench.run("report", "begun")
     check(result.code == 1 and "'begun' holds no metrics.GROUP.jsonl: the run has told nothing yet" in result.err, "nothing yet", result)
     bench.write("c/compare.json", "{}")
-    result = bench.run("report", "c", "--watch")
-    check(result.code == 2 and "only a run can be watched" in result.err, "a comparison that is watched", result)
+    bench.refused("only a run can be watched", "report", "c", "--watch")
 
 
 def mutate(rng, value, share):

@@ -224,8 +224,7 @@ def hierarchical(bench):
             check(("averaged inside its nodes first" in result.err) == (how == "hierarchical"), "it does not say how", result)
         difference = farthest(model(bench, "flat"), model(bench, "hierarchical"))
         check(difference == 0 if ranks == 2 else difference < 1e-6, f"{ranks} ranks: {difference}")
-    result = bench.train("name=r", "train.allreduce=hierarchial")
-    check(result.code == 2 and "did you mean 'hierarchical'?" in result.err, "a way that is none", result)
+    bench.refused("did you mean 'hierarchical'?", "train", "t.yaml", "name=r", "train.allreduce=hierarchial")
 
 
 def coded(bench):
@@ -263,8 +262,7 @@ def coded_stops(bench):
     check(owed[0] != owed[1] and all(any(values) for values in owed), "nothing is owed")
     for overrides, words in ((["train.allreduce_codec=none"], "written with train.allreduce_codec=int8, not none"),
                              (["cluster.ranks_per_group=3"], "had 2 ranks")):
-        result = bench.train("name=s", *fixed, *overrides, "train.steps=20")
-        check(result.code == 2 and words in result.err, f"'{words}'", result)
+        bench.refused(words, "train", "t.yaml", "name=s", *fixed, *overrides, "train.steps=20")
     result = bench.trained("name=s", *fixed, "train.steps=20")
     check("resumed at step 10" in result.err and model(bench, "s") == model(bench, "whole"), "it went another way", result)
     plain = ["train.strategy=allreduce", "cluster.ranks_per_group=2", *QUIET]
@@ -323,8 +321,7 @@ def server_stops(bench):
     result = bench.train("name=a", "train.strategy=parameter_server")
     check(result.code == 2 and "one at least that trains: 2 or more" in result.err and not os.path.exists(bench.path("runs", "a")),
           "alone", result)
-    result = bench.train("name=a", "train.strategy=parameter_server", "cluster.groups=by_node")
-    check(result.code == 2 and "but the job has 1 rank" in result.err, "alone on a node", result)
+    bench.refused("but the job has 1 rank", "train", "t.yaml", "name=a", "train.strategy=parameter_server", "cluster.groups=by_node")
     planned = bench.run("plan", "t.yaml", "train.strategy=parameter_server", "cluster.ranks_per_group=3", "model.channels=64")
     told = re.search(r"inside the group, each step: gradients to rank 0, weights back, ([\d.]+) MB each way", planned.out)
     check(told and float(told[1]) > 0 and "all-reduced" not in planned.out, "the plan", planned)
@@ -393,20 +390,15 @@ def refusals(bench):
                                  ([f"{strategy}.perod=5"], "did you mean 'period'?")):
             result = bench.train("name=r", *own, *overrides)
             check(result.code == 2 and words in result.err and not os.path.exists(bench.path("runs", "r")), f"'{words}'", result)
-        result = bench.train("name=r", *own, "cluster.groups=2", "--group", "0")
-        check(result.code == 2 and "--group" in result.err, "a group as a job", result)
+        bench.refused("--group", "train", "t.yaml", "name=r", *own, "cluster.groups=2", "--group", "0")
         bench.trained(f"name={strategy}", *own, "cluster.groups=2", "train.steps=20")
-        result = bench.train(f"name={strategy}", *own, "cluster.groups=3", "train.steps=40")
-        check(result.code == 2 and "cluster.groups as it was" in result.err, "another division", result)
-    result = bench.train("name=r", "train.strategy=diloco", "diloco.codec=int4")
-    check(result.code == 2 and "did you mean 'int8'?" in result.err, "a codec that is none", result)
+        bench.refused("cluster.groups as it was", "train", "t.yaml", f"name={strategy}", *own, "cluster.groups=3", "train.steps=40")
+    bench.refused("did you mean 'int8'?", "train", "t.yaml", "name=r", "train.strategy=diloco", "diloco.codec=int4")
     for words, *own in (("3 is no divisor of diloco.period, 500", "fragments=3"), ("in 125 steps; set fewer", "fragments=4", "overlap_steps=125"),
                         ("set diloco.codec=f32 to overlap", "overlap_steps=1", "codec=int8")):
-        result = bench.train("name=r", "train.strategy=diloco", *(f"diloco.{option}" for option in own))
-        check(result.code == 2 and words in result.err, f"'{words}'", result)
+        bench.refused(words, "train", "t.yaml", "name=r", "train.strategy=diloco", *(f"diloco.{option}" for option in own))
     for words, *own in (("3 is no divisor of exchange.period, 10", "fragments=3"), ("in 5 steps; set fewer", "fragments=2", "deterministic=true")):
-        result = bench.train("name=r", "train.strategy=codistill", *(f"exchange.{option}" for option in own))
-        check(result.code == 2 and words in result.err, f"'{words}'", result)
+        bench.refused(words, "train", "t.yaml", "name=r", "train.strategy=codistill", *(f"exchange.{option}" for option in own))
     result = bench.train("name=r", "train.strategy=codistill", "cluster.groups=2", "exchange.period=50", "exchange.fragments=25")
     check(result.code != 0 and "do not make 25 fragments" in result.err, "a fragment without a chunk", result)
 
@@ -442,8 +434,7 @@ def exact_merges(bench):
     check(apart == {"d": [], "e": ["exchange.decoded.0"]}, f"saved: {apart}")
     for name, overrides, words in (("d", exact, "exchange.merge_against=decoded: set it back"),
                                    ("e", fixed, "exchange.merge_against=exact: set it back")):
-        result = bench.train(f"name={name}", *overrides, "train.steps=40")
-        check(result.code == 2 and words in result.err, f"'{words}'", result)
+        bench.refused(words, "train", "t.yaml", f"name={name}", *overrides, "train.steps=40")
     result = bench.trained("name=e", *exact, "train.steps=40")
     check("resumed at step 20" in result.err and model(bench, "e") == model(bench, "whole"), "it went another way", result)
 

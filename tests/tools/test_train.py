@@ -90,8 +90,7 @@ def trains(setup, environment=None, *overrides):
                   f"group.{group}.safetensors has other tensors")
         check(os.listdir(bench.path("runs", name, "samples")), "no samples")
         check(os.path.isdir(bench.path("runs", name, "tensorboard", "group0")), "no TensorBoard events")
-        again = bench.run("train", f"runs/{name}/config.yaml", f"name={name}-again", environment=environment)
-        check(again.code == 0, "the resolved config.yaml does not run again", again)
+        bench.done("train", f"runs/{name}/config.yaml", f"name={name}-again", environment=environment)
     return case
 
 

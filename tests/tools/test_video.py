@@ -144,8 +144,7 @@ def refuses(bench):
     for words, part in ((["clip.mp4", "-o", "big.png"], "big.png: a video is written as a .mp4, .mov, .mkv or .webm file"),
                         (["clip.mp4", "a.png", "-o", "big"], "clip.mp4: a video is upscaled alone"),
                         (["clip.mp4", "-o", "clip.mp4"], "the output would replace the input")):
-        result = bench.run("upscale", "bicubic", *words)
-        check(result.code == 2 and part in result.err, " ".join(words), result)
+        bench.refused(part, "upscale", "bicubic", *words)
     result = upscale(bench, environment={"PATH": bench.path("nowhere")})
     check(result.code == 1 and "videos need ffmpeg and ffprobe (Debian: apt-get install ffmpeg): cannot start ffprobe" in result.err, "no ffmpeg", result)
     check(not files(bench), f"left behind: {files(bench)}")

@@ -134,14 +134,23 @@ class Bench:
     def run(self, *arguments, timeout=None, environment=None, **popen):
         return self.wait(self.start(*arguments, environment=environment, **popen), arguments, timeout)
 
+    def done(self, *arguments, **options):
+        """A command that must end well."""
+        result = self.run(*arguments, **options)
+        check(result.code == 0, "it failed", result)
+        return result
+
+    def refused(self, words, *arguments, **options):
+        """A command that must end with exit code 2 and a message that has these words."""
+        result = self.run(*arguments, **options)
+        check(result.code == 2 and words in result.err, f"'{words}' is not refused, or not in these words", result)
+        return result
+
     def train(self, *overrides, **options):
         return self.run("train", "t.yaml", *overrides, **options)
 
     def trained(self, *overrides, **options):
-        """A run that must end well."""
-        result = self.train(*overrides, **options)
-        check(result.code == 0, "training failed", result)
-        return result
+        return self.done("train", "t.yaml", *overrides, **options)
 
     def json(self, name, file_name):
         with open(self.path("runs", name, file_name), encoding="utf-8") as file:
