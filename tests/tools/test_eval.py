@@ -165,5 +165,13 @@ def judges(bench):
     check(abs(of_best["lpips"] - summary["lpips"]) < 1e-3 * summary["lpips"], "no model is the best by the new figure")
 
 
+def full_disk(bench):
+    """What cannot be written is no success, whichever command prints it."""
+    prepare(bench)
+    for command in ("config", "models", "train --help", "--version", "plan t.yaml", "eval bicubic --data photos"):
+        result = bench.run(*command.split(), command=("/bin/sh", "-c", 'exec "$0" "$@" >/dev/full'))
+        check(result.code == 1 and "standard output: cannot write the result" in result.err, command, result)
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases({"tells": tells, "judges": judges}, sys.argv[1], sys.argv[2:]))
+    sys.exit(run_cases({"tells": tells, "judges": judges, "full-disk": full_disk}, sys.argv[1], sys.argv[2:]))
