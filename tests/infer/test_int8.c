@@ -286,20 +286,20 @@ static void count_warning(void *context, cod_log_level level, const char *line)
 static void pictures_that_cannot_be_read_are_told_and_passed_over(void **state)
 {
     (void)state;
-    const char *path = test_path("wide.safetensors");
+    const char *path = cod_test_at("wide.safetensors");
     cod_saved_model saved = wide_model(8);
     cod_image picture = waves(20, 20);
     assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
-    assert_ok(cod_folder_create(test_path("some")));
-    assert_ok(cod_image_write_png(test_path("some/good.png"), &picture));
+    assert_ok(cod_folder_create(cod_test_at("some")));
+    assert_ok(cod_image_write_png(cod_test_at("some/good.png"), &picture));
     for (int broken = 0; broken < 2; broken++) {
         fixture f;
         int warnings = 0;
         if (broken)
-            assert_ok(cod_file_write(test_path("some/broken.png"), "no picture", 10));
+            assert_ok(cod_file_write(cod_test_at("some/broken.png"), "no picture", 10));
         open_file(&f, "ref", path, (cod_upscaler_options){.precision = COD_PRECISION_INT8});
         cod_log_set_sink(count_warning, &warnings, COD_LOG_WARN);
-        const cod_status status = cod_calibrate_folder(f.upscaler, test_path("some"), false);
+        const cod_status status = cod_calibrate_folder(f.upscaler, cod_test_at("some"), false);
         cod_log_set_sink(NULL, NULL, COD_LOG_INFO);
         assert_ok(status);
         assert_int_equal(warnings, broken);

@@ -4,6 +4,7 @@
 #include "io/file.h"
 #include "models.h"
 #include "ref/ref.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,9 +30,8 @@ static void same_options(cod_saved_model *a, const cod_saved_model *b)
                             cod_option_format(&table->options[i], b->model.options, &a->arena));
 }
 
-static void files_round_trip(void **state)
+TEST(files_round_trip)
 {
-    (void)state;
     static const cod_st_text mlp[] = {TEST_SIZES(3, 2, 4, 3), {NULL, NULL}};
     static const cod_st_text msr[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
     static const cod_st_text compact[] = {{"num_feat", "8"}, {"num_conv", "2"}, {"scale", "2"}, {NULL, NULL}};
@@ -51,7 +51,7 @@ static void files_round_trip(void **state)
                                 test_model("resnet18", resnet, 7),
                                 test_model("resnet50", resnet, 8)};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        const char *path = test_path("round.safetensors");
+        const char *path = cod_test_at("round.safetensors");
         cod_saved_model loaded;
         save(path, &models[i]);
         assert_ok(cod_model_load(path, &loaded));
@@ -83,11 +83,10 @@ static void save_checkpoint(const char *path, const cod_saved_model *saved, cons
     cod_arena_clear(&arena);
 }
 
-static void a_checkpoint_is_a_model(void **state)
+TEST(a_checkpoint_is_a_model)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(4), loaded;
-    const char *path = test_path("checkpoint.safetensors");
+    const char *path = cod_test_at("checkpoint.safetensors");
     const size_t count = value_count(&saved);
     save_checkpoint(path, &saved, "ema", count, saved.values);
     assert_ok(cod_model_load(path, &loaded));
@@ -106,14 +105,13 @@ static void a_checkpoint_is_a_model(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void a_misfit_is_told_by_its_options(void **state)
+TEST(a_misfit_is_told_by_its_options)
 {
-    (void)state;
     static const cod_st_text four[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "4"}, {NULL, NULL}},
                              three[] = {{"num_feat", "8"}, {"num_block", "2"}, {"scale", "3"}, {NULL, NULL}};
     cod_saved_model given = test_model("msrresnet", four, 3), wanted = test_model("msrresnet", three, 3),
                     other = test_model("edsr", three, 3);
-    const char *path = test_path("misfit.safetensors");
+    const char *path = cod_test_at("misfit.safetensors");
     save(path, &given);
     assert_fails(COD_ERR_FORMAT, "; the file's model has scale 4, not 3",
                  cod_model_load_values(path, &wanted.model, COD_LOAD_STRICT, wanted.values, NULL));
@@ -124,13 +122,12 @@ static void a_misfit_is_told_by_its_options(void **state)
     cod_saved_model_clear(&other);
 }
 
-static void tensors_have_pytorchs_names_and_layout(void **state)
+TEST(tensors_have_pytorchs_names_and_layout)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(4);
     cod_st_file *file;
     const cod_st_text step = {"step", "1200"};
-    const char *path = test_path("names.safetensors");
+    const char *path = cod_test_at("names.safetensors");
     assert_ok(cod_model_save(path, &saved.model, saved.values, &step, 1));
     assert_ok(cod_st_open(path, &file));
     assert_string_equal(cod_st_metadata(file, "codistill.model"), "srresnet");
@@ -151,9 +148,8 @@ static void tensors_have_pytorchs_names_and_layout(void **state)
 }
 
 /** Losses, and a second network on top, are no part of the model. */
-static void only_what_the_output_needs_is_saved(void **state)
+TEST(only_what_the_output_needs_is_saved)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(5), loaded;
     cod_graph *graph = saved.model.graph;
     const size_t own = cod_graph_param_count(graph);
@@ -165,8 +161,8 @@ static void only_what_the_output_needs_is_saved(void **state)
     const cod_layout layout = cod_graph_layout(graph);
     float *values = calloc(layout.trainable + layout.state, sizeof *values);
     assert_non_null(values);
-    assert_ok(cod_model_save(test_path("part.safetensors"), &saved.model, values, NULL, 0));
-    assert_ok(cod_model_load(test_path("part.safetensors"), &loaded));
+    assert_ok(cod_model_save(cod_test_at("part.safetensors"), &saved.model, values, NULL, 0));
+    assert_ok(cod_model_load(cod_test_at("part.safetensors"), &loaded));
     assert_int_equal(cod_graph_param_count(loaded.model.graph), own);
     free(values);
     cod_saved_model_clear(&loaded);
@@ -194,9 +190,8 @@ static cod_graph *set_graph(cod_weights *weights, cod_device **device)
 
 enum { FROZEN = 1, VALUES = 96 };
 
-static void a_set_starts_from_a_file_that_holds_more(void **state)
+TEST(a_set_starts_from_a_file_that_holds_more)
 {
-    (void)state;
     static const float weight[] = {1, 2, 3, 4}, bias[] = {-1, -2};
     const cod_st_tensor tensors[] = {
         {.name = "layer.weight", .dtype = COD_ST_F32, .rank = 4, .shape = {2, 2, 1, 1}, .data = weight},
@@ -211,7 +206,7 @@ static void a_set_starts_from_a_file_that_holds_more(void **state)
     float before[VALUES], after[VALUES];
     assert_true(cod_weights_count(&weights) <= VALUES);
     assert_ok(cod_weights_download(&weights, before));
-    const char *path = test_path("set.safetensors");
+    const char *path = cod_test_at("set.safetensors");
     assert_fails(COD_ERR_IO, "set.safetensors", cod_set_load_weights(path, FROZEN, &weights));
     assert_ok(cod_st_write(path, tensors + 1, 3, NULL, 0));
     assert_fails(
@@ -245,14 +240,13 @@ static void a_set_starts_from_a_file_that_holds_more(void **state)
 }
 
 /** Weights that are changed and loaded again are as they were saved; those that the graph gives are not loaded. */
-static void a_saved_set_loads_as_it_was(void **state)
+TEST(a_saved_set_loads_as_it_was)
 {
-    (void)state;
     cod_weights weights = {0};
     cod_device *device;
     cod_graph *graph = set_graph(&weights, &device);
     float before[VALUES], after[VALUES];
-    const char *path = test_path("saved.safetensors");
+    const char *path = cod_test_at("saved.safetensors");
     assert_true(cod_weights_count(&weights) <= VALUES);
     assert_ok(cod_weights_download(&weights, before));
     assert_ok(cod_set_save_weights(path, FROZEN, &weights));
@@ -272,9 +266,8 @@ static void a_saved_set_loads_as_it_was(void **state)
     cod_graph_destroy(graph);
 }
 
-static void well_known_models_are_recognised_by_their_tensors(void **state)
+TEST(well_known_models_are_recognised_by_their_tensors)
 {
-    (void)state;
     static const struct {
         const char *kind, *layers, *last, *value;
     } cases[] = {{"msrresnet", "num_block", "scale", "2"},   {"msrresnet", "num_block", "scale", "3"},
@@ -288,7 +281,7 @@ static void well_known_models_are_recognised_by_their_tensors(void **state)
         const cod_st_text settings[] = {
             {"num_feat", "6"}, {cases[i].layers, "3"}, {cases[i].last, cases[i].value}, {NULL, NULL}};
         cod_saved_model saved = test_model(cases[i].kind, settings, 6), loaded;
-        const char *path = test_path("foreign.safetensors");
+        const char *path = cod_test_at("foreign.safetensors");
         cod_st_file *file;
         save(path, &saved);
         assert_ok(cod_st_open(path, &file));
@@ -296,7 +289,7 @@ static void well_known_models_are_recognised_by_their_tensors(void **state)
         assert_non_null(tensors);
         for (size_t k = 0; k < cod_st_tensor_count(file); k++)
             tensors[k] = *cod_st_tensor_at(file, k);
-        const char *bare = test_path("bare.safetensors");
+        const char *bare = cod_test_at("bare.safetensors");
         assert_ok(cod_st_write(bare, tensors, cod_st_tensor_count(file), NULL, 0));
         free(tensors);
         cod_st_close(file);
@@ -309,13 +302,12 @@ static void well_known_models_are_recognised_by_their_tensors(void **state)
     }
 }
 
-static void strict_names_what_differs_and_partial_counts_it(void **state)
+TEST(strict_names_what_differs_and_partial_counts_it)
 {
-    (void)state;
     static const cod_st_text more[] = {
         {"blocks", "3"}, {"channels", "8"}, {"head_kernel", "3"}, {"tail_kernel", "5"}, {NULL, NULL}};
     cod_saved_model small = test_srresnet(7), large = test_model("srresnet", more, 8);
-    const char *path = test_path("small.safetensors");
+    const char *path = cod_test_at("small.safetensors");
     cod_load_counts counts;
     save(path, &small);
     const size_t params = cod_graph_param_count(large.model.graph);
@@ -342,12 +334,11 @@ static void strict_names_what_differs_and_partial_counts_it(void **state)
     cod_saved_model_clear(&large);
 }
 
-static void numbers_that_are_none_are_refused(void **state)
+TEST(numbers_that_are_none_are_refused)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(10);
     cod_saved_model loaded;
-    const char *path = test_path("nan.safetensors");
+    const char *path = cod_test_at("nan.safetensors");
     const float before = saved.values[0];
     saved.values[0] = NAN;
     assert_fails(COD_ERR_NUMERIC, "'head.0.weight' holds NaN",
@@ -368,14 +359,13 @@ static void numbers_that_are_none_are_refused(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void foreign_and_damaged_files_are_refused(void **state)
+TEST(foreign_and_damaged_files_are_refused)
 {
-    (void)state;
     cod_saved_model loaded;
     const float zero[2] = {0};
     const cod_st_tensor tensor = {.name = "something", .dtype = COD_ST_F32, .rank = 1, .shape = {2}, .data = zero};
-    const char *path = test_path("foreign.safetensors");
-    assert_fails(COD_ERR_IO, "absent.safetensors", cod_model_load(test_path("absent.safetensors"), &loaded));
+    const char *path = cod_test_at("foreign.safetensors");
+    assert_fails(COD_ERR_IO, "absent.safetensors", cod_model_load(cod_test_at("absent.safetensors"), &loaded));
     assert_ok(cod_file_write(path, "no model", 8));
     assert_fails(COD_ERR_FORMAT, "foreign.safetensors", cod_model_load(path, &loaded));
     assert_ok(cod_st_write(path, &tensor, 1, NULL, 0));
@@ -404,12 +394,11 @@ static void foreign_and_damaged_files_are_refused(void **state)
 }
 
 /** Every truncation, and a flip in every byte of the header, loads or fails cleanly. */
-static void damage_anywhere_never_crashes(void **state)
+TEST(damage_anywhere_never_crashes)
 {
-    (void)state;
     static const cod_st_text settings[] = {TEST_SIZES(1, 1, 3, 2), {"hidden", "4"}, {NULL, NULL}};
     cod_saved_model saved = test_model("mlp", settings, 11), loaded;
-    const char *path = test_path("damaged.safetensors");
+    const char *path = cod_test_at("damaged.safetensors");
     void *bytes;
     size_t size;
     save(path, &saved);
@@ -439,14 +428,13 @@ static void damage_anywhere_never_crashes(void **state)
     free(bytes);
 }
 
-static void folding_changes_nothing_that_is_computed(void **state)
+TEST(folding_changes_nothing_that_is_computed)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(12), folded;
     const cod_shape shape = {2, 7, 9, 3};
     cod_shape out;
     bool loadable = false;
-    const char *path = test_path("folded.safetensors");
+    const char *path = cod_test_at("folded.safetensors");
     assert_ok(cod_model_save_folded(path, &saved.model, saved.values, NULL, false, &loadable));
     assert_true(loadable);
     assert_ok(cod_model_load(path, &folded));
@@ -464,11 +452,10 @@ static void folding_changes_nothing_that_is_computed(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void weights_are_rounded_on_demand(void **state)
+TEST(weights_are_rounded_on_demand)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(12), folded, rounded;
-    const char *paths[] = {test_path("full.safetensors"), test_path("half.safetensors")};
+    const char *paths[] = {cod_test_at("full.safetensors"), cod_test_at("half.safetensors")};
     long bytes[2];
     for (int i = 0; i < 2; i++) {
         assert_ok(cod_model_save_folded(paths[i], &saved.model, saved.values, NULL, i == 1, NULL));
@@ -489,9 +476,8 @@ static void weights_are_rounded_on_demand(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void folding_finds_just_the_norms_that_can_be_folded(void **state)
+TEST(folding_finds_just_the_norms_that_can_be_folded)
 {
-    (void)state;
     cod_saved_model odd = test_odd_model(13);
     cod_folded folded;
     cod_st_file *file;
@@ -503,7 +489,7 @@ static void folding_finds_just_the_norms_that_can_be_folded(void **state)
     assert_int_equal(norms, 2);
     assert_int_equal(folded.count, 7);
     cod_folded_clear(&folded);
-    const char *path = test_path("odd.safetensors");
+    const char *path = cod_test_at("odd.safetensors");
     assert_ok(cod_model_save_folded(path, &odd.model, odd.values, NULL, false, &loadable));
     assert_false(loadable);
     assert_ok(cod_st_open(path, &file));
@@ -515,13 +501,12 @@ static void folding_finds_just_the_norms_that_can_be_folded(void **state)
     cod_saved_model_clear(&odd);
 }
 
-static void weights_on_a_device_are_saved_and_loaded(void **state)
+TEST(weights_on_a_device_are_saved_and_loaded)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(14), other = test_srresnet(15);
     cod_device *device = test_device_open("ref");
     cod_weights weights;
-    const char *path = test_path("device.safetensors");
+    const char *path = cod_test_at("device.safetensors");
     assert_ok(cod_weights_init(&weights, cod_backend_find("ref"), device, other.model.graph, COD_F32, false));
     assert_ok(cod_weights_upload(&weights, other.values));
     save(path, &saved);
@@ -536,27 +521,4 @@ static void weights_on_a_device_are_saved_and_loaded(void **state)
     cod_saved_model_clear(&other);
     cod_saved_model_clear(&saved);
     test_device_close("ref", device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_round_trip),
-        cmocka_unit_test(a_checkpoint_is_a_model),
-        cmocka_unit_test(a_misfit_is_told_by_its_options),
-        cmocka_unit_test(tensors_have_pytorchs_names_and_layout),
-        cmocka_unit_test(only_what_the_output_needs_is_saved),
-        cmocka_unit_test(a_set_starts_from_a_file_that_holds_more),
-        cmocka_unit_test(a_saved_set_loads_as_it_was),
-        cmocka_unit_test(well_known_models_are_recognised_by_their_tensors),
-        cmocka_unit_test(strict_names_what_differs_and_partial_counts_it),
-        cmocka_unit_test(numbers_that_are_none_are_refused),
-        cmocka_unit_test(foreign_and_damaged_files_are_refused),
-        cmocka_unit_test(damage_anywhere_never_crashes),
-        cmocka_unit_test(folding_changes_nothing_that_is_computed),
-        cmocka_unit_test(weights_are_rounded_on_demand),
-        cmocka_unit_test(folding_finds_just_the_norms_that_can_be_folded),
-        cmocka_unit_test(weights_on_a_device_are_saved_and_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,8 @@ static uint64_t hash_of_onnx(cod_saved_model *saved)
     size_t bytes;
     for (size_t i = 0; i < saved->layout.trainable + saved->layout.state; i++)
         saved->values[i] = 1;
-    assert_ok(cod_onnx_write(test_path("hashed.onnx"), &saved->model, saved->values));
-    assert_ok(cod_file_read(test_path("hashed.onnx"), 1 << 24, &data, &bytes));
+    assert_ok(cod_onnx_write(cod_test_at("hashed.onnx"), &saved->model, saved->values));
+    assert_ok(cod_file_read(cod_test_at("hashed.onnx"), 1 << 24, &data, &bytes));
     const uint64_t hash = cod_hash(data, bytes, 0);
     free(data);
     cod_saved_model_clear(saved);
@@ -48,7 +48,7 @@ static void what_onnx_cannot_say_is_not_written(void **state)
     (void)state;
     cod_saved_model saved = test_srresnet(16);
     cod_graph *graph = saved.model.graph;
-    const char *path = test_path("two_inputs.onnx");
+    const char *path = cod_test_at("two_inputs.onnx");
     const cod_value output = saved.model.output, second = cod_graph_input_like(graph, "guide", output);
     saved.model.output = cod_graph_mean(graph, output);
     assert_fails(COD_ERR_UNSUPPORTED, "is a mean over the batch", cod_onnx_write(path, &saved.model, saved.values));
