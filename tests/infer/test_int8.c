@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /** Upscaling on 8-bit integers: where the ranges come from, and what the rounding costs. */
 

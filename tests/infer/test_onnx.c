@@ -5,6 +5,7 @@
 #include "infer/onnx.h"
 #include "io/file.h"
 #include "models.h"
+#include "support/folder.h"
 
 #include <stdlib.h>
 
