@@ -44,7 +44,7 @@ def paused(bench, name, *overrides, environment):
 def loses_nothing(run):
     """
     Runs until one has pauses longer than a pull's patience, or the case shows nothing, and loses no version. A peer that waits for a processor for
-    several of these pauses answers too late; who takes such a pause for the pull's loses some in each run.
+    several of these pauses answers too late.
 
     @param run  given the number of a run, as paused()
     """
@@ -111,7 +111,7 @@ def stopped(bench, name, chance):
 
 
 def stopped_reader(bench):
-    """A reader whose stop is taken for the pull's loses a version in most of its six stops. On a busy machine storage may make it lose one, too: then again."""
+    """A reader that was stopped goes on with its pull. On a busy machine storage may make it lose a version all the same: then again."""
     seed = int(os.environ.get("COD_SEED") or random.SystemRandom().randrange(1 << 30))
     chance = random.Random(seed)
     print(f"seed {seed} (COD_SEED={seed} replays the moments)", flush=True)
