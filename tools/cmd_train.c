@@ -215,7 +215,7 @@ static int train_joined(const train_arguments *arguments)
     if (status != COD_OK)
         end_job(comm, status);
     if (cod_comm_rank(comm) == 0 && ending == COD_TRAIN_FINISHED)
-        write_page(log.folder);
+        write_page(cod_run_config_folder(&config));
     cod_display_close();
     if (cod_comm_rank(comm) == 0)
         cod_launch_tell_exit_code(COD_EXIT_OK);

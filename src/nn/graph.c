@@ -65,8 +65,12 @@ cod_status cod_graph_create(cod_graph **out)
     graph->values[0] = (value_info){0, -1};
     graph->value_count = 1;
     cod_graph_use_set(graph, "model");
-    *out = graph;
-    return COD_OK;
+    const cod_status status = graph->status;
+    if (status == COD_OK)
+        *out = graph;
+    else
+        cod_graph_destroy(graph);
+    return status;
 }
 
 void cod_graph_destroy(cod_graph *graph)
@@ -87,7 +91,7 @@ cod_status cod_graph_status(const cod_graph *graph)
     return graph->status == COD_OK ? COD_OK : cod_fail(graph->status, "%s", graph->message);
 }
 
-/** Index of `name` among `names`, which it joins if new; -1 on failure. */
+/** Index of `name` among `names`, which it joins if new; -1 if memory is short, which fails the graph. */
 static int intern(cod_graph *graph, const char ***names, size_t *count, size_t *capacity, const char *name)
 {
     for (size_t i = 0; i < *count; i++)
@@ -96,7 +100,11 @@ static int intern(cod_graph *graph, const char ***names, size_t *count, size_t *
     if (!grow(graph, names, *count, capacity, sizeof **names))
         return -1;
     (*names)[*count] = cod_arena_strdup(&graph->arena, name);
-    return (*names)[*count] ? (int)(*count)++ : -1;
+    if ((*names)[*count] == NULL) {
+        cod_graph_fail(graph, COD_ERR_MEMORY);
+        return -1;
+    }
+    return (int)(*count)++;
 }
 
 void cod_graph_use_set(cod_graph *graph, const char *name)
@@ -104,7 +112,7 @@ void cod_graph_use_set(cod_graph *graph, const char *name)
     const int set = intern(graph, &graph->sets, &graph->set_count, &graph->set_capacity, name);
     if (set >= COD_GRAPH_MAX_SETS)
         GRAPH_FAIL(graph, "parameter set '%s': a graph has at most %d sets", name, COD_GRAPH_MAX_SETS);
-    else
+    else if (set >= 0)
         graph->current_set = set;
 }
 
@@ -209,8 +217,13 @@ int graph_use_param(cod_graph *graph, graph_param_spec spec)
     }
     if (!grow(graph, &graph->params, graph->param_count, &graph->param_capacity, sizeof *graph->params))
         return -1;
+    const char *kept = cod_arena_strdup(&graph->arena, name);
+    if (kept == NULL) {
+        cod_graph_fail(graph, COD_ERR_MEMORY);
+        return -1;
+    }
     graph->params[graph->param_count] = (cod_param){
-        .name = cod_arena_strdup(&graph->arena, name),
+        .name = kept,
         .shape = spec.shape,
         .rank = spec.rank,
         .is_state = spec.is_state,
