@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds the release tree and runs its tests and the lint in one ctest, whose summary is the last line: ten to fifteen minutes on
+# Sets up, builds the release tree and runs its tests and the lint in one ctest, whose summary is the last line: about nine minutes on
 # two processors. With --full also what takes longer to compile or to run. Exit code 0 only when everything built and passed.
 #
 # usage: tools/test.sh [--full | --mpi NAME | --peers] [--filter REGEX] [--no-setup] [--jobs N] [--help]
