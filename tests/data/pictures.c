@@ -13,6 +13,8 @@
 
 static cod_arena arena;
 
+const cod_dataset_place lone_group = {.scale = 4, .seed = 1, .groups = 1, .report = true};
+
 int remove_folder(void **state)
 {
     cod_log_set_sink(NULL, NULL, COD_LOG_ERROR);
@@ -48,6 +50,20 @@ void write_picture(const char *path, int64_t width, int64_t height, int divisor,
         }
     assert_ok(cod_image_write_png(path, &image));
     cod_image_clear(&image);
+}
+
+const char *make_pictures(const char *name, int count, int blue)
+{
+    for (int i = 0; i < count; i++)
+        write_picture(below("%s/%02d.png", name, i), 112, 100, 4, blue + i);
+    return below("%s", name);
+}
+
+cod_dataset *open_ok(const cod_data_options *options, const cod_dataset_place *place)
+{
+    cod_dataset *dataset;
+    assert_ok(cod_dataset_open(options, place, &dataset));
+    return dataset;
 }
 
 void write_bytes(const char *path, const void *bytes, size_t count)

@@ -8,6 +8,7 @@
 #include "support/folder.h"
 #include "support/test.h"
 
+#include "data/dataset.h"
 #include "data/image.h"
 #include "data/loader.h"
 #include "data/options.h"
@@ -22,12 +23,18 @@ const char *below(const char *fmt, ...) COD_PRINTF(1, 2);
  * Writes a PNG whose pixel is (x / divisor, y / divisor, blue); divisor 4 gives the nearest-neighbour x4 of divisor 1.
  */
 void write_picture(const char *path, int64_t width, int64_t height, int divisor, int blue);
+/** `count` pictures of 112x100 called 00.png and so on; the blue of each is `blue` + its number; their folder. */
+const char *make_pictures(const char *name, int count, int blue);
 void write_bytes(const char *path, const void *bytes, size_t count);
 /** Reads a whole file; the caller frees it. */
 uint8_t *read_bytes(const char *path, size_t *count);
 
 /** Number of entries of a folder, hidden ones too. */
 int count_entries(const char *folder);
+
+/** A dataset for one group, at scale 4. */
+extern const cod_dataset_place lone_group;
+cod_dataset *open_ok(const cod_data_options *options, const cod_dataset_place *place);
 
 /** The defaults of section data with these paths, comma-separated. */
 cod_data_options options_of(const char *paths);

@@ -2,7 +2,6 @@
 
 #include "core/hash.h"
 #include "core/log.h"
-#include "data/dataset.h"
 #include "data/files.h"
 #include "data/resize.h"
 #include "data/shared_file_internal.h"
@@ -14,23 +13,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static const cod_dataset_place alone = {.scale = 4, .seed = 1, .groups = 1, .report = true};
-
-/** `count` pictures of 112x100 called 00.png and so on; the blue of each is `blue` + its number. */
-static const char *make_pictures(const char *name, int count, int blue)
-{
-    for (int i = 0; i < count; i++)
-        write_picture(below("%s/%02d.png", name, i), 112, 100, 4, blue + i);
-    return below("%s", name);
-}
-
-static cod_dataset *open_ok(const cod_data_options *options, const cod_dataset_place *place)
-{
-    cod_dataset *dataset;
-    assert_ok(cod_dataset_open(options, place, &dataset));
-    return dataset;
-}
 
 TEST(files_are_found_in_order)
 {
@@ -116,7 +98,7 @@ TEST(pictures_come_with_their_bicubic_halves)
     const cod_data_options cached = options_of(make_pictures("plain", 7, 10));
     cod_data_options uncached = cached;
     set_option(&uncached, "cache_mb", "0");
-    cod_dataset *first = open_ok(&cached, &alone), *second = open_ok(&uncached, &alone);
+    cod_dataset *first = open_ok(&cached, &lone_group), *second = open_ok(&uncached, &lone_group);
     const cod_dataset_counts counts = cod_dataset_count(first);
     assert_true(counts.files == 7 && counts.broken == 0 && counts.small == 0 && counts.train == 6 && counts.val == 1);
     assert_true(counts.cached_bytes == 7 * 3 * 28 * 25 * 17 && counts.uncached == 0);
@@ -155,7 +137,7 @@ TEST(sides_are_cut_to_multiples_of_the_scale)
     write_picture(below("odd/a.png"), 103, 101, 1, 5);
     cod_data_options options = options_of(below("odd"));
     set_option(&options, "val_fraction", "0");
-    cod_dataset *dataset = open_ok(&options, &alone);
+    cod_dataset *dataset = open_ok(&options, &lone_group);
     cod_pair pair;
     assert_ok(cod_dataset_read(dataset, COD_SPLIT_TRAIN, 0, &pair));
     assert_true(pair.low_width == 25 && pair.low_height == 25);
@@ -179,9 +161,9 @@ TEST(what_cannot_be_used_is_counted_and_named)
     const cod_data_options options = options_of(below("mixed"));
     for (int again = 0; again < 2; again++) {
         capture_log();
-        cod_dataset *dataset = open_ok(&options, &alone), *other = NULL;
+        cod_dataset *dataset = open_ok(&options, &lone_group), *other = NULL;
         if (again) /* finds the store and must say the same */
-            other = open_ok(&options, &alone);
+            other = open_ok(&options, &lone_group);
         const cod_dataset_counts counts = cod_dataset_count(other ? other : dataset);
         assert_true(counts.files == 11 && counts.broken == 4 && counts.small == 2 && counts.train == 4 &&
                     counts.val == 1);
@@ -195,7 +177,7 @@ TEST(what_cannot_be_used_is_counted_and_named)
         cod_dataset_close(dataset);
         cod_dataset_close(other);
     }
-    cod_dataset_place silent = alone;
+    cod_dataset_place silent = lone_group;
     silent.report = false;
     capture_log();
     cod_dataset_close(open_ok(&options, &silent));
@@ -212,20 +194,20 @@ TEST(a_folder_that_gives_nothing_is_an_error)
     const char *good = make_pictures("good", 3, 0);
     char paths[512];
     cod_data_options options = options_of(below("bad"));
-    assert_fails(COD_ERR_ARGUMENT, below("bad"), cod_dataset_open(&options, &alone, &dataset));
+    assert_fails(COD_ERR_ARGUMENT, below("bad"), cod_dataset_open(&options, &lone_group, &dataset));
     cod_test_assert_contains(cod_error_message(), "none of the 3 pictures");
     cod_test_assert_contains(cod_error_message(), "2 broken, 1 smaller than one crop of 96x96; the first: ");
     snprintf(paths, sizeof paths, "%s,%s", good, below("none"));
     options = options_of(paths);
-    assert_fails(COD_ERR_ARGUMENT, below("none"), cod_dataset_open(&options, &alone, &dataset));
+    assert_fails(COD_ERR_ARGUMENT, below("none"), cod_dataset_open(&options, &lone_group, &dataset));
     options = options_of(good);
     set_option(&options, "val_path", below("none"));
-    assert_fails(COD_ERR_ARGUMENT, "data.val_path: no pictures in", cod_dataset_open(&options, &alone, &dataset));
+    assert_fails(COD_ERR_ARGUMENT, "data.val_path: no pictures in", cod_dataset_open(&options, &lone_group, &dataset));
     options = options_of("/no/such/folder");
-    assert_fails(COD_ERR_IO, "/no/such/folder", cod_dataset_open(&options, &alone, &dataset));
+    assert_fails(COD_ERR_IO, "/no/such/folder", cod_dataset_open(&options, &lone_group, &dataset));
     options = options_of(good);
     set_option(&options, "val_count", "3");
-    assert_fails(COD_ERR_ARGUMENT, "holding out 3 of 3", cod_dataset_open(&options, &alone, &dataset));
+    assert_fails(COD_ERR_ARGUMENT, "holding out 3 of 3", cod_dataset_open(&options, &lone_group, &dataset));
     set_option(&options, "val_count", "0");
     set_option(&options, "placement", "disjoint");
     const cod_dataset_place crowd = {.scale = 4, .seed = 1, .group = 2, .groups = 3};
@@ -263,7 +245,7 @@ TEST(held_out_pictures_are_spread_and_fixed)
     }
     for (int64_t held_out = 1; held_out < 20; held_out++) {
         options.val_count = held_out;
-        cod_dataset *dataset = open_ok(&options, &alone);
+        cod_dataset *dataset = open_ok(&options, &lone_group);
         assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_VAL), held_out);
         assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 20 - held_out);
         cod_dataset_close(dataset);
@@ -320,7 +302,7 @@ TEST(pairs_match_by_name)
     set_option(&options, "val_path", below("hr/same.png"));
     set_option(&options, "val_low_path", below("lr/same.png"));
     capture_log();
-    cod_dataset *dataset = open_ok(&options, &alone);
+    cod_dataset *dataset = open_ok(&options, &lone_group);
     assert_true(cod_dataset_count(dataset).files == 7 && cod_dataset_count(dataset).broken == 3);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 3);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_VAL), 1);
@@ -346,9 +328,9 @@ TEST(generated_pictures_need_no_files)
     cod_data_options options = options_of("");
     set_option(&options, "kind", "synthetic");
     set_option(&options, "synthetic_count", "6");
-    cod_dataset *first = open_ok(&options, &alone), *second = NULL;
+    cod_dataset *first = open_ok(&options, &lone_group), *second = NULL;
     set_option(&options, "synthetic_count", "8");
-    cod_dataset_close(open_ok(&options, &alone)); /* beside the first ones in shared memory */
+    cod_dataset_close(open_ok(&options, &lone_group)); /* beside the first ones in shared memory */
     set_option(&options, "synthetic_count", "6");
     set_option(&options, "cache_mb", "0");
     second = open_ok(&options, &(cod_dataset_place){.scale = 4, .seed = 9, .groups = 1});
@@ -375,7 +357,7 @@ TEST(part_of_the_pictures_may_be_cached)
         write_picture(below("part/%d.png", i), 480, 400, 2, i);
     cod_data_options options = options_of(below("part"));
     set_option(&options, "cache_mb", "2");
-    cod_dataset *dataset = open_ok(&options, &alone);
+    cod_dataset *dataset = open_ok(&options, &lone_group);
     assert_int_equal(cod_dataset_count(dataset).uncached, 2);
     assert_true(cod_dataset_count(dataset).cached_bytes <= 2 << 20);
     int counts[256] = {0};
@@ -396,7 +378,7 @@ TEST(a_full_shared_memory_means_a_private_copy)
     capture_log();
     getrlimit(RLIMIT_FSIZE, &before);
     setrlimit(RLIMIT_FSIZE, &small);
-    const cod_status status = cod_dataset_open(&options, &alone, &dataset);
+    const cod_status status = cod_dataset_open(&options, &lone_group, &dataset);
     setrlimit(RLIMIT_FSIZE, &before);
     assert_ok(status);
     assert_int_equal(logged("keeps its own copy"), 1);
@@ -413,7 +395,7 @@ static uint64_t hash_pixels(const cod_data_options *options)
 {
     cod_dataset *dataset;
     uint64_t hash = 0;
-    if (cod_dataset_open(options, &alone, &dataset) != COD_OK)
+    if (cod_dataset_open(options, &lone_group, &dataset) != COD_OK)
         return 0;
     for (size_t i = 0; i < cod_dataset_size(dataset, COD_SPLIT_TRAIN); i++) {
         cod_pair pair;

@@ -1,28 +1,10 @@
 /* data.scales: training pictures at several sizes. */
 #include "pictures.h"
 
-#include "data/dataset.h"
 #include "data/resize.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static const cod_dataset_place alone = {.scale = 4, .seed = 1, .groups = 1, .report = true};
-
-/** `count` pictures of 112x100 called 00.png and so on; the blue of each is `blue` + its number. */
-static const char *make_pictures(const char *name, int count, int blue)
-{
-    for (int i = 0; i < count; i++)
-        write_picture(below("%s/%02d.png", name, i), 112, 100, 4, blue + i);
-    return below("%s", name);
-}
-
-static cod_dataset *open_ok(const cod_data_options *options, const cod_dataset_place *place)
-{
-    cod_dataset *dataset;
-    assert_ok(cod_dataset_open(options, place, &dataset));
-    return dataset;
-}
 
 /** Checks a training sample against its file brought down to `scale`. */
 static void check_copy(const cod_dataset *dataset, size_t index, double scale)
@@ -61,11 +43,11 @@ TEST(pictures_come_at_several_scales)
     static const double scales[] = {0.7, 1, 0.5, 0.7};
     cod_data_options options = options_of(make_pictures("scales", 7, 30));
     set_option(&options, "patch", "12");
-    cod_dataset *plain = open_ok(&options, &alone);
+    cod_dataset *plain = open_ok(&options, &lone_group);
     set_option(&options, "scales", "0.7,1,0.5,0.7");
     for (int uncached = 0; uncached < 2; uncached++) {
         set_option(&options, "cache_mb", uncached ? "0" : "64");
-        cod_dataset *dataset = open_ok(&options, &alone);
+        cod_dataset *dataset = open_ok(&options, &lone_group);
         assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 4 * 6);
         assert_int_equal(cod_dataset_count(dataset).files, 7);
         assert_int_equal(cod_dataset_count(dataset).uncached, uncached ? 7 + 3 * 6 : 0);
@@ -127,7 +109,7 @@ TEST(scales_that_do_not_fit_are_refused)
     set_option(&options, "scales", "1,0.5");
     assert_fails(COD_ERR_ARGUMENT,
                  "none of 2 pictures, brought down to 0.5 of their size, holds a crop of 96x96 pixels",
-                 cod_dataset_open(&options, &alone, &dataset));
+                 cod_dataset_open(&options, &lone_group, &dataset));
     set_option(&options, "low_path", "lr");
     assert_fails(COD_ERR_ARGUMENT, "scales: low_path gives low-resolution pictures of one size",
                  cod_data_options_check(&options));
@@ -161,7 +143,7 @@ TEST(generated_pictures_come_at_several_scales)
     set_option(&options, "synthetic_count", "3");
     set_option(&options, "val_fraction", "0");
     set_option(&options, "scales", "1,0.5");
-    cod_dataset *dataset = open_ok(&options, &alone);
+    cod_dataset *dataset = open_ok(&options, &lone_group);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 6);
     for (size_t i = 0; i < 6; i += 2) {
         cod_pair whole, half;

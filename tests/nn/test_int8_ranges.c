@@ -273,11 +273,6 @@ TEST(other_shapes_and_types_are_refused)
     }
 }
 
-int main(void)
-{
 #ifdef COD_TESTED
-    if (cod_test_absent(&COD_TESTED))
-        return 77;
+TEST_DEVICE(COD_TESTED)
 #endif
-    return cod_test_run();
-}

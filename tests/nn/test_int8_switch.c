@@ -412,11 +412,6 @@ TEST(ranges_of_other_layers_are_refused)
     close_net(&r);
 }
 
-int main(void)
-{
 #ifdef COD_TESTED
-    if (cod_test_absent(&COD_TESTED))
-        return 77;
+TEST_DEVICE(COD_TESTED)
 #endif
-    return cod_test_run();
-}

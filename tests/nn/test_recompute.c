@@ -152,9 +152,4 @@ TEST(sliced_programs_have_the_same_bits)
     check(&sliced, COD_BF16, 4);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&COD_TESTED))
-        return 77;
-    return cod_test_run();
-}
+TEST_DEVICE(COD_TESTED)

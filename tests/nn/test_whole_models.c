@@ -157,9 +157,4 @@ TEST(bf16_is_near_ref)
     compare(COD_BF16, 2e-2, 8e-2);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&COD_TESTED))
-        return 77;
-    return cod_test_run();
-}
+TEST_DEVICE(COD_TESTED)

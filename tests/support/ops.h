@@ -27,6 +27,13 @@ typedef struct cod_test_device {
 /** Whether this machine cannot have the backend's device; prints why. The test then exits with 77. */
 bool cod_test_absent(const cod_backend *backend);
 
+/** The main() of tests that all need the backend's device. */
+#define TEST_DEVICE(backend)                                                                                           \
+    int main(void)                                                                                                     \
+    {                                                                                                                  \
+        return cod_test_absent(&(backend)) ? 77 : cod_test_run();                                                      \
+    }
+
 /** An op with memory of its own: one buffer for each view, and a plan. */
 typedef struct cod_test_op {
     cod_test_device on;
