@@ -101,9 +101,8 @@ static cod_status cut_line(const table *t, cursor *c, const char *fields[MAX_COL
         more = *end == ',';
         if (++*count == MAX_COLUMNS && more)
             return cod_fail(COD_ERR_FORMAT, "%s:%zu: has more than %d columns", t->path, c->line, MAX_COLUMNS);
-        if (!more)
-            break;
-        *end = '\0';
+        if (more)
+            *end = '\0';
     }
     c->rest = end + (end[0] == '\r' && end[1] == '\n' ? 2 : *end != '\0');
     c->line++;

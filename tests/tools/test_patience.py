@@ -43,8 +43,8 @@ def paused(bench, name, *overrides, environment):
 
 def loses_nothing(run):
     """
-    Runs until one has pauses longer than a pull's patience, or the case shows nothing, and loses no version. A peer that waits for a processor for
-    several of these pauses answers too late.
+    Runs again until a run whose pauses are longer than a pull's patience, without which it shows nothing, loses no version. On a busy machine a peer
+    may wait for a processor for several such pauses, and answer too late.
 
     @param run  given the number of a run, as paused()
     """

@@ -24,7 +24,7 @@ def prepare(bench):
 
 
 def fail_each(bench, *command):
-    """Runs the command once for each of its allocations, on all processors; 0 is an end without what was lost, 1 and 2 one with a message."""
+    """Runs the command once for each of its allocations, which fails: it ends with a message, or with 0 where it can do without."""
     count = bench.path("count")
     bench.done(*(word.replace("OUT", bench.path("whole")) for word in command), environment={"COD_TEST_SHORT_COUNT": count})
     with open(count) as file:
