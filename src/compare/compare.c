@@ -41,6 +41,21 @@ static cod_status look_at_all(cod_comparison *c)
     return COD_OK;
 }
 
+/** Reads the summary of a finished run, and tells when the run is judged by other data than the first one is. */
+static cod_status take_result(const cod_comparison *c, cod_compare_run *run)
+{
+    const char *first = NULL, *own;
+    COD_TRY(cod_compare_read_summary(c, run));
+    own = cod_json_get_string(cod_json_get(run->summary, "data_held_out"), NULL);
+    for (size_t i = 0; i < c->run_count && first == NULL; i++)
+        first = cod_json_get_string(cod_json_get(c->runs[i].summary, "data_held_out"), NULL);
+    if (own != NULL && strcmp(own, first) != 0)
+        cod_compare_say(c,
+                        "warning: %s is judged by other held-out %s than the first run; their figures do not compare",
+                        run->name, c->task->items);
+    return COD_OK;
+}
+
 static cod_status train_one(cod_comparison *c, cod_compare_run *run, size_t number)
 {
     if (run->same != NULL) {
@@ -60,7 +75,7 @@ static cod_status train_one(cod_comparison *c, cod_compare_run *run, size_t numb
     if (run->state == COD_COMPARE_MISSING)
         COD_TRY(cod_compare_train(c, run));
     if (run->state == COD_COMPARE_FINISHED)
-        return cod_compare_read_summary(c, run);
+        return take_result(c, run);
     cod_compare_say(c, "== %s failed: %s", run->name, run->message);
     return COD_OK;
 }

@@ -230,6 +230,17 @@ static cod_status write_finished(const cod_comparison *c, const cod_compare_run 
     return cod_compare_write_reliability(c, run, json);
 }
 
+/** Which data the run was trained on and judged by. */
+static void write_data(const cod_compare_run *run, cod_json *json)
+{
+    static const char *const keys[] = {"data_files", "data_held_out"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *key = cod_json_get_string(cod_json_get(run->summary, keys[i]), NULL);
+        if (key != NULL)
+            cod_json_string(json, keys[i], key);
+    }
+}
+
 static cod_status write_run(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
     char folder[COD_COMPARE_PATH];
@@ -242,8 +253,10 @@ static cod_status write_run(const cod_comparison *c, const cod_compare_run *run,
     cod_json_string(json, "state", cod_compare_state_names[run->state]);
     if (run->state == COD_COMPARE_FAILED)
         cod_json_string(json, "message", run->message);
-    if (run->state == COD_COMPARE_FINISHED)
+    if (run->state == COD_COMPARE_FINISHED) {
+        write_data(run, json);
         status = write_finished(c, run, json);
+    }
     cod_json_close(json);
     return status;
 }

@@ -1,6 +1,7 @@
 /* A run of a comparison: its configuration, its process, and how it ended. */
 #include "compare/compare_internal.h"
 
+#include "data/identity.h"
 #include "io/file.h"
 #include "io/script.h"
 #include "train/train.h"
@@ -109,6 +110,37 @@ cod_status cod_compare_find_difference(const cod_comparison *c, const cod_compar
     return status;
 }
 
+/** A finished run is comparable only if it was trained on the data that are there now. */
+static cod_status check_data(const cod_comparison *c, cod_compare_run *run)
+{
+    char path[COD_COMPARE_PATH], key[17], change[COD_DATA_CHANGE_BYTES] = "";
+    void *before = NULL;
+    size_t bytes = 0;
+    cod_run_config config;
+    char *now = NULL;
+    COD_TRY(cod_compare_read_summary(c, run));
+    const char *then = cod_json_get_string(cod_json_get(run->summary, "data_files"), NULL);
+    if (then == NULL)
+        return COD_OK; /* of a version that did not note it */
+    COD_TRY(cod_compare_load(c, run, &config));
+    cod_status status = cod_data_list_files(&config.data, &now);
+    cod_run_config_clear(&config);
+    COD_TRY(status);
+    cod_data_list_key(now, key);
+    if (strcmp(key, then) != 0) {
+        cod_compare_run_path(c, run, "data.0.tsv", path);
+        if (cod_file_exists(path) && cod_file_read(path, 1 << 30, &before, &bytes) == COD_OK)
+            cod_data_list_compare(before, now, change);
+        status = cod_fail(COD_ERR_ARGUMENT,
+                          "'%s/%s' was trained on other data than there are now%s%s, so it cannot be compared with new "
+                          "runs; restore the data, or remove that run",
+                          c->config.root.output, run->name, change[0] != '\0' ? ": " : "", change);
+    }
+    free(before);
+    free(now);
+    return status;
+}
+
 cod_status cod_compare_look_at(const cod_comparison *c, cod_compare_run *run)
 {
     const cod_compare_arm *arm = &c->arms[run->arm];
@@ -123,7 +155,7 @@ cod_status cod_compare_look_at(const cod_comparison *c, cod_compare_run *run)
                 c->config.root.output, run->name, difference, tuned[0] != '\0' ? "; compare.tune chooses " : "", tuned);
     cod_compare_run_path(c, run, "summary.json", path);
     run->state = cod_file_exists(path) ? COD_COMPARE_FINISHED : COD_COMPARE_MISSING;
-    return COD_OK;
+    return run->state == COD_COMPARE_FINISHED ? check_data(c, run) : COD_OK;
 }
 
 cod_status cod_compare_read_summary(const cod_comparison *c, cod_compare_run *run)

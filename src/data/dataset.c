@@ -339,6 +339,12 @@ size_t cod_dataset_size(const cod_dataset *dataset, cod_split split)
     return dataset->samples[split].count;
 }
 
+uint64_t cod_dataset_held_out_key(const cod_dataset *dataset)
+{
+    const index_list *val = &dataset->samples[COD_SPLIT_VAL];
+    return cod_hash(val->items, val->count * sizeof *val->items, val->count);
+}
+
 const char *cod_dataset_name(const cod_dataset *dataset, cod_split split, size_t index)
 {
     return dataset->sources.items[dataset->samples[split].items[index]].path;

@@ -57,6 +57,9 @@ int cod_dataset_scale(const cod_dataset *dataset);
  */
 size_t cod_dataset_size(const cod_dataset *dataset, cod_split split);
 
+/** Hash of which pictures are held out, by their places among all that were found. */
+uint64_t cod_dataset_held_out_key(const cod_dataset *dataset);
+
 /** Path of the picture, as found; borrowed. */
 const char *cod_dataset_name(const cod_dataset *dataset, cod_split split, size_t index);
 

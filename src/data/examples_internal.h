@@ -43,6 +43,9 @@ COD_MUST_CHECK cod_status cod_class_folders_read(const cod_data_options *options
 COD_MUST_CHECK cod_status cod_synthetic_examples_make(const cod_data_options *options, bool report, cod_examples *out);
 void cod_examples_clear(cod_examples *examples);
 
+/** Appends the four files of an MNIST folder. */
+COD_MUST_CHECK cod_status cod_mnist_find(const char *folder, cod_file_list *files);
+
 /** Room for `count` labels, and for `classes` names, which are filled with numbers. */
 COD_MUST_CHECK cod_status cod_examples_reserve(cod_examples *examples, size_t count, size_t classes);
 

@@ -1,6 +1,7 @@
 #include "data/labelled.h"
 
 #include "core/backend.h"
+#include "core/hash.h"
 #include "data/examples_internal.h"
 #include "data/placement_internal.h"
 
@@ -343,6 +344,13 @@ size_t cod_labelled_size(const cod_labelled *labelled, cod_split split)
 size_t cod_labelled_number(const cod_labelled *labelled, cod_split split, size_t index)
 {
     return labelled->splits[split].items[index];
+}
+
+uint64_t cod_labelled_held_out_key(const cod_labelled *labelled)
+{
+    const index_list *val = &labelled->splits[COD_SPLIT_VAL], *test = &labelled->splits[COD_SPLIT_TEST];
+    const uint64_t key = cod_hash(val->items, val->count * sizeof *val->items, val->count);
+    return cod_hash(test->items, test->count * sizeof *test->items, key);
 }
 
 uint32_t cod_labelled_class(const cod_labelled *labelled, cod_split split, size_t index)

@@ -54,6 +54,9 @@ cod_normalisation cod_labelled_normalisation(const cod_labelled *labelled);
 COD_MUST_CHECK cod_status cod_labelled_normalise(cod_labelled *labelled, const cod_normalisation *normalisation);
 
 size_t cod_labelled_size(const cod_labelled *labelled, cod_split split);
+/** Hash of the numbers of validation and test examples. */
+uint64_t cod_labelled_held_out_key(const cod_labelled *labelled);
+
 /** Class of an example, below cod_labelled_classes(). */
 uint32_t cod_labelled_class(const cod_labelled *labelled, cod_split split, size_t index);
 /** Its number among all that were found, the same for every group and seed. */

@@ -115,6 +115,18 @@ static cod_status take_pictures(const mnist *m, bool report, cod_examples *out)
     return COD_OK;
 }
 
+cod_status cod_mnist_find(const char *folder, cod_file_list *files)
+{
+    static const char *const names[4] = {"train-images", "train-labels", "t10k-images", "t10k-labels"};
+    char path[PATH_BYTES];
+    uint64_t key = 0;
+    for (int i = 0; i < 4; i++) {
+        COD_TRY(find_file(folder, names[i], i % 2 == 0 ? 3 : 1, &key, path));
+        COD_TRY(cod_files_find(files, path, 0));
+    }
+    return COD_OK;
+}
+
 cod_status cod_mnist_read(const cod_data_options *options, bool report, cod_examples *out)
 {
     mnist m = {0};

@@ -339,6 +339,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_open(&json, NULL, '{');
     cod_json_string(&json, "name", config->root.name);
     cod_json_string(&json, "version", t->request->version);
+    trainer_data_summarise(&t->data, &json);
     summarise_recipe(t, &json);
     cod_json_string(&json, "strategy", config->strategy->name);
     cod_json_string(&json, "model", cod_run_config_group(config, 0)->kind->name);

@@ -15,7 +15,7 @@ static void path_in(const trainer *t, const char *name, char path[4096])
 /** Removes what killed writers of this group's files left; other groups' jobs may be writing theirs. */
 static cod_status clean_group(const trainer *t)
 {
-    static const char *const names[] = {"metrics.%d.jsonl", "exchange.%d.jsonl", "group.%d.safetensors",
+    static const char *const names[] = {"metrics.%d.jsonl", "exchange.%d.jsonl", "data.%d.tsv", "group.%d.safetensors",
                                         "checkpoints/best.group-%d.safetensors"};
     const int group = cod_group_index(t->group), size = cod_group_size(t->group);
     char name[64], path[4096];
@@ -90,13 +90,28 @@ cod_status trainer_open_folder(trainer *t)
     return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
 }
 
+/** The configuration, and which data it was used with as a comment behind it. @param[out] text  new; free() */
+static cod_status describe_run(trainer *t, char **text)
+{
+    static const char format[] =
+        "\n# The data that this was used with: files %s (listed in data.%d.tsv), held out %s\n";
+    COD_TRY(cod_run_config_resolved(t->config, true, text));
+    const size_t length = strlen(*text), room = sizeof format + sizeof t->data.files + sizeof t->data.held_out + 16;
+    char *longer = realloc(*text, length + room);
+    if (longer == NULL)
+        return COD_OK; /* the caller writes what there is */
+    *text = longer;
+    snprintf(longer + length, room, format, t->data.files, cod_group_index(t->group), t->data.held_out);
+    return COD_OK;
+}
+
 cod_status trainer_claim_folder(trainer *t)
 {
     char path[4096], *text = NULL;
     path_in(t, "summary.json", path);
     COD_TRY(cod_file_remove(path));
     path_in(t, "config.yaml", path);
-    COD_TRY(cod_run_config_resolved(t->config, true, &text));
+    COD_TRY(describe_run(t, &text));
     const cod_status status = cod_file_write(path, text, strlen(text));
     free(text);
     return status;

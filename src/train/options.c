@@ -165,6 +165,7 @@ const cod_option_table cod_eval_option_table = {"eval", "Evaluation during train
                                                 COUNT(eval_options), sizeof(cod_eval_options)};
 
 static const char *const resumes[] = {"auto", "never", "must", NULL};
+static const char *const resume_data[] = {"same", "any", NULL};
 static const cod_option checkpoint_options[] = {
     {"every", COD_OPTION_INT, offsetof(cod_checkpoint_options, every), "1000", 0, 1e12, NULL,
      "Steps between two checkpoints. 0 = only at the end."},
@@ -173,6 +174,11 @@ static const cod_option checkpoint_options[] = {
     {"resume", COD_OPTION_CHOICE, offsetof(cod_checkpoint_options, resume), "auto", 0, 0, resumes,
      "auto: resume from the newest checkpoint if there is one. never: start anew and remove existing checkpoints. "
      "must: resume, and fail if there is no checkpoint."},
+    {"data", COD_OPTION_CHOICE, offsetof(cod_checkpoint_options, data), "same", 0, 0, resume_data,
+     "Data that a run may resume with. same: those of the checkpoint, by the names, sizes and contents of the files "
+     "and "
+     "by what is held out; anything else is refused, because trained items would be judged. any: the data as they are "
+     "now; the best figure so far is forgotten, as it is of other data."},
     {"write_timeout_s", COD_OPTION_FLOAT, offsetof(cod_checkpoint_options, write_timeout_s), "20", 0.1, 1e6, NULL,
      "Seconds that a file operation in the run's folder (checkpoint, metrics, log) may take before a warning names "
      "the file. A run that is asked to end while storage hangs stops waiting, and ends, after the same number of "

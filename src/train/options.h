@@ -75,10 +75,12 @@ typedef struct cod_eval_options {
 typedef struct cod_checkpoint_options {
     int64_t every, keep;
     int resume; /**< 0 auto, 1 never, 2 must */
+    int data;   /**< 0 same, 1 any */
     double write_timeout_s;
 } cod_checkpoint_options;
 
 enum { COD_RESUME_AUTO, COD_RESUME_NEVER, COD_RESUME_MUST };
+enum { COD_RESUME_SAME_DATA, COD_RESUME_ANY_DATA };
 
 typedef struct cod_log_options {
     int64_t every, samples;

@@ -37,6 +37,7 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "strategy", t->config->strategy->name));
     COD_THEN(status, cod_checkpoint_add_text(&checkpoint, "allreduce_codec", allreduce_codec(t)));
     COD_THEN(status, trainer_save_identity(&t->evaluator, &t->session, &checkpoint));
+    COD_THEN(status, trainer_data_save(&t->data, &checkpoint));
     COD_THEN(status, trainer_save_totals(&checkpoint, totals));
     COD_THEN(status, cod_checkpoint_write(&checkpoint, t->checkpoints, t->context.step, t->part));
     cod_checkpoint_clear(&checkpoint);
@@ -209,19 +210,42 @@ static cod_status check_same_run(const trainer *t, int group, const cod_st_file 
     return check_same_layout(t, group, file);
 }
 
+/**
+ * Checks that the data are those of the checkpoint; leader.
+ *
+ * @param[out] same  whether the figures so far are of these data
+ */
+static cod_status check_same_data(const trainer *t, const cod_st_file *file, bool *same)
+{
+    char difference[TRAINER_DATA_DIFFERENCE];
+    trainer_data_compare(&t->data, file, difference);
+    *same = difference[0] == '\0';
+    if (*same)
+        return COD_OK;
+    if (t->config->checkpoint.data != COD_RESUME_ANY_DATA)
+        return cod_fail(COD_ERR_ARGUMENT,
+                        "%s; restore them, or set checkpoint.data=any to go on with what is there now", difference);
+    cod_log_warn("group %d: %s: goes on with what is there now, and forgets the best figure so far",
+                 cod_group_index(t->group), difference);
+    return COD_OK;
+}
+
 static cod_status load_group(trainer *t, const cod_st_file *file)
 {
     cod_train_context *context = &t->context;
     char key[64];
     int64_t step;
+    bool same_data = true;
     COD_TRY(check_same_run(t, cod_group_index(t->group), file));
+    if (t->leader)
+        COD_TRY(check_same_data(t, file, &same_data));
     COD_TRY(trainer_load_values(t, file));
     COD_TRY(trainer_load_states(t, false, file));
     for (int set = 0; set < (int)cod_graph_set_count(t->session.weights.graph); set++)
         if (t->session.optimisers[set] != NULL)
             cod_optimiser_mark_restored(t->session.optimisers[set]);
     /* Else eval.best was another figure: no model is the best by this one yet. */
-    if (cod_st_metadata(file, best_key(t, key)) != NULL)
+    if (same_data && cod_st_metadata(file, best_key(t, key)) != NULL)
         COD_TRY(cod_checkpoint_number(file, key, &t->evaluator.best.values[0]));
     COD_TRY(cod_checkpoint_whole(file, "step", 0, &step));
     if (t->leader)

@@ -250,8 +250,12 @@ static cod_status make_agreements(trainer *t)
 static cod_status describe_data(trainer *t)
 {
     cod_train_session *session = &t->session;
+    cod_status status = COD_OK;
     COD_TRY(cod_group_agree(cod_comm_world(t->request->comm), open_data(t), NULL));
     COD_TRY(compare_data(t));
+    if (t->leader)
+        status = trainer_data_identify(&t->data, &t->config->data, t->task, t->folder, cod_group_index(t->group));
+    COD_TRY(cod_group_agree(cod_comm_world(t->request->comm), status, NULL));
     t->evaluator = (trainer_evaluator){.task = t->task,
                                        .folder = t->folder,
                                        .checkpoints = t->checkpoints,
@@ -316,6 +320,8 @@ cod_status trainer_set_up(trainer *t)
         COD_THEN(status, cod_metrics_open(t->folder, cod_group_index(t->group), context->step,
                                           t->config->log.tensorboard, &t->metrics));
     context->metrics = t->metrics;
+    if (t->leader)
+        COD_THEN(status, trainer_data_write(&t->data));
     if (cod_comm_rank(context->comm) == 0)
         COD_THEN(status, trainer_claim_folder(t));
     return cod_group_agree(world, status, NULL);
@@ -338,6 +344,7 @@ void trainer_clear(trainer *t)
     if (t->task != NULL)
         t->task->kind->close(t->task);
     trainer_evaluator_clear(&t->evaluator);
+    trainer_data_clear(&t->data);
     cod_group_leave_device(t->group); /* its plans name the session's buffers */
     cod_train_session_clear(&t->session);
     if (t->between_devices != NULL)

@@ -78,6 +78,7 @@ struct cod_train_task {
     cod_samples samples;                     /**< what this group trains on */
     size_t sizes[COD_SPLITS];                /**< items of each split; training: this group's */
     size_t broken, unfit;                    /**< items left out: unreadable, too small */
+    uint64_t held_out_key;                   /**< hash of which of the data's items are not trained on */
     cod_st_text metadata[COD_TASK_METADATA]; /**< goes into model files */
     size_t metadata_count;
     float *priors; /**< [groups, classes] as cod_train_session has them */

@@ -42,6 +42,7 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     for (int s = 0; s < COD_SPLITS; s++)
         c->base.sizes[s] = counts.split[s];
     c->base.broken = counts.broken;
+    c->base.held_out_key = cod_labelled_held_out_key(c->data);
     c->base.samples = cod_labelled_samples(c->data);
     c->base.metadata[c->base.metadata_count++] = (cod_st_text){COD_DATA_METADATA, c->description};
     return read_priors(config, place, c);

@@ -55,6 +55,7 @@ static cod_status open_data(cod_run_config *config, const cod_dataset_place *pla
     s->base.sizes[COD_SPLIT_VAL] = counts.val;
     s->base.broken = counts.broken;
     s->base.unfit = counts.small;
+    s->base.held_out_key = cod_dataset_held_out_key(s->data);
     cod_crops_init(&s->crops, s->data, config->data.patch, config->data.augment);
     s->crops.permute_channels = config->data.permute_channels;
     s->crops.truth = cod_recipe_truth(config);
@@ -191,7 +192,11 @@ static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pa
                                       .low_height = pair->low_height};
     cod_degradation degradation;
     cod_degraded degraded;
-    *low = (cod_image){pair->low_width, pair->low_height, 3, 8, (void *)(uintptr_t)pair->low};
+    *low = (cod_image){.width = pair->low_width,
+                       .height = pair->low_height,
+                       .channels = 3,
+                       .bits = 8,
+                       .pixels = (void *)(uintptr_t)pair->low};
     if (s->validator == NULL)
         return COD_OK;
     low->pixels = *copy = malloc(cod_image_bytes(low));
@@ -228,7 +233,11 @@ static cod_status read_picture(void *context, size_t index)
     COD_TRY(cod_dataset_read(w->s->data, w->split, index, &item->pair));
     const cod_pair *pair = &item->pair;
     COD_TRY(make_low(w->s, index, pair, &item->degraded, &item->low));
-    item->truth = (cod_image){pair->low_width * scale, pair->low_height * scale, 3, 8, (void *)(uintptr_t)pair->high};
+    item->truth = (cod_image){.width = pair->low_width * scale,
+                              .height = pair->low_height * scale,
+                              .channels = 3,
+                              .bits = 8,
+                              .pixels = (void *)(uintptr_t)pair->high};
     return COD_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "train/agreement_internal.h"
 #include "train/batches.h"
 #include "train/coded_allreduce.h"
+#include "train/data_identity_internal.h"
 #include "train/evaluator_internal.h"
 #include "train/guards.h"
 #include "train/losses_internal.h"
@@ -36,6 +37,7 @@ typedef struct trainer {
     cod_binding binding;
     bool leader; /**< first rank of its group */
     cod_train_task *task;
+    trainer_data_identity data; /**< on the leader */
     cod_train_session session;
     cod_train_context context;
     cod_strategy *strategy;
