@@ -1,6 +1,7 @@
 #include "data/image_internal.h"
 
 #include "core/memory.h"
+#include "data/notes_internal.h"
 
 cod_status cod_image_check_size(int64_t width, int64_t height)
 {
@@ -29,6 +30,7 @@ void cod_image_clear(cod_image *image)
     if (image == NULL)
         return;
     cod_aligned_free(image->pixels);
+    cod_image_notes_clear(image);
     *image = (cod_image){0};
 }
 
@@ -38,12 +40,18 @@ cod_status cod_image_narrow(const cod_image *image, int channels, cod_image *cop
     const size_t pixels = (size_t)image->width * (size_t)image->height, given = (size_t)image->channels;
     const uint8_t *narrow = image->pixels;
     const uint16_t *wide = image->pixels;
+    const uint64_t top = cod_image_top(image);
     uint8_t *out = copy->pixels;
-    for (size_t p = 0; p < pixels; p++)
+    for (size_t p = 0; p < pixels; p++) {
+        const size_t last = p * given + 3;
+        const uint64_t alpha = channels == 4 || given == 3 ? top : image->bits == 8 ? narrow[last] : wide[last];
         for (size_t c = 0; c < (size_t)channels; c++) {
             const size_t at = p * given + c;
-            *out++ = image->bits == 8 ? narrow[at] : (uint8_t)((wide[at] * 255u + 32767u) / 65535u);
+            const uint64_t value = image->bits == 8 ? narrow[at] : wide[at];
+            const uint64_t on_white = (value * alpha + top * (top - alpha) + top / 2) / top;
+            *out++ = (uint8_t)(image->bits == 8 ? on_white : (on_white * 255 + 32767) / 65535);
         }
+    }
     return COD_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "data/resize.h"
 
+#include "data/transparency.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -127,6 +129,83 @@ static side scaled_side(int64_t size, double scale)
     return (side){size, cod_resized_size(size, scale), scale};
 }
 
+/**
+ * Weighs colours by the alpha beside them, which is the last of four channels, so that what is transparent does not
+ * bleed. Where nothing is visible, colours count alike.
+ */
+typedef struct mixed_pixel {
+    double plain[3], weighed[3], alpha;
+} mixed_pixel;
+
+static void mix(mixed_pixel *sum, const double pixel[4], double weight)
+{
+    for (int c = 0; c < 3; c++) {
+        sum->plain[c] += weight * pixel[c];
+        sum->weighed[c] += weight * pixel[3] * pixel[c];
+    }
+    sum->alpha += weight * pixel[3];
+}
+
+static void store_mixed(const mixed_pixel *sum, double top, double out[4])
+{
+    out[3] = saturate(sum->alpha, top);
+    for (int c = 0; c < 3; c++)
+        out[c] = saturate(out[3] > 0 ? sum->weighed[c] / sum->alpha : sum->plain[c], top);
+}
+
+static double sample_of(sample_type type, const void *in, size_t at)
+{
+    return type == SAMPLE_U8 ? ((const uint8_t *)in)[at] : ((const uint16_t *)in)[at];
+}
+
+/** A row between the rows of a picture with alpha. @param[out] tall  [width, 4] */
+static void mix_rows(sample_type type, const void *in, int64_t width, const filter *down, int64_t y, double *tall)
+{
+    const double top = type == SAMPLE_U8 ? 255 : 65535;
+    for (int64_t x = 0; x < width; x++) {
+        mixed_pixel sum = {0};
+        for (int64_t t = 0; t < down->taps; t++) {
+            double pixel[4];
+            const size_t at = ((size_t)down->index[y * down->taps + t] * (size_t)width + (size_t)x) * 4;
+            for (size_t c = 0; c < 4; c++)
+                pixel[c] = sample_of(type, in, at + c);
+            mix(&sum, pixel, down->weight[y * down->taps + t]);
+        }
+        store_mixed(&sum, top, tall + x * 4);
+    }
+}
+
+/** The pixels between those of a row. @param[out] done  [across->size, 4] */
+static void mix_columns(const double *tall, const filter *across, double top, double *done)
+{
+    for (int64_t x = 0; x < across->size; x++) {
+        mixed_pixel sum = {0};
+        for (int64_t t = 0; t < across->taps; t++)
+            mix(&sum, tall + (size_t)across->index[x * across->taps + t] * 4, across->weight[x * across->taps + t]);
+        store_mixed(&sum, top, done + x * 4);
+    }
+}
+
+/** resample() of integers with alpha. */
+static cod_status resample_transparent(sample_type type, const void *in, side height, side width, void *out)
+{
+    filter down = {0}, across = {0};
+    const size_t in_count = (size_t)width.in * 4, out_count = (size_t)width.out * 4;
+    double *rows = malloc((in_count + out_count) * sizeof *rows);
+    cod_status status = rows ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
+    COD_THEN(status, filter_init(&down, height.in, height.out, height.scale));
+    COD_THEN(status, filter_init(&across, width.in, width.out, width.scale));
+    for (int64_t y = 0; status == COD_OK && y < down.size; y++) {
+        mix_rows(type, in, width.in, &down, y, rows);
+        mix_columns(rows, &across, type == SAMPLE_U8 ? 255 : 65535, rows + in_count);
+        store_row(type, rows + in_count, out_count, out, y);
+    }
+    filter_clear(&down);
+    filter_clear(&across);
+    free(rows);
+    return status;
+}
+
 /** Row by row, so that nothing of the picture's size is held between the passes. */
 static cod_status resample(sample_type type, const void *in, side height, side width, int channels, void *out)
 {
@@ -189,9 +268,11 @@ cod_status cod_image_resize(const cod_image *in, double scale, cod_image *out)
     cod_image resized;
     COD_TRY(cod_image_init(&resized, cod_resized_size(in->width, scale), cod_resized_size(in->height, scale),
                            in->channels, in->bits));
-    const cod_status status =
-        resample(in->bits == 8 ? SAMPLE_U8 : SAMPLE_U16, in->pixels, scaled_side(in->height, scale),
-                 scaled_side(in->width, scale), in->channels, resized.pixels);
+    const sample_type type = in->bits == 8 ? SAMPLE_U8 : SAMPLE_U16;
+    const side height = scaled_side(in->height, scale), width = scaled_side(in->width, scale);
+    const cod_status status = cod_image_is_transparent(in)
+                                  ? resample_transparent(type, in->pixels, height, width, resized.pixels)
+                                  : resample(type, in->pixels, height, width, in->channels, resized.pixels);
     if (status != COD_OK)
         cod_image_clear(&resized);
     *out = resized;

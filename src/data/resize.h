@@ -26,7 +26,8 @@ COD_MUST_CHECK cod_status cod_resize_f64_to(const double *in, int64_t height, in
 
 /**
  * Resamples an 8- or 16-bit image; like MATLAB for integer classes it rounds and saturates after each of the two
- * passes.
+ * passes. Where a pixel is not opaque, colours are weighted by alpha; a pixel of the result that is fully transparent
+ * has the colours' own mean.
  *
  * @param[out] out  new, of the same channels and bits; the caller clears it
  */

@@ -1,6 +1,7 @@
 #include "infer/upscaler.h"
 
 #include "data/resize.h"
+#include "data/transparency.h"
 #include "infer/int8.h"
 #include "infer/stream.h"
 #include "infer_internal.h"
@@ -324,6 +325,8 @@ static void pixels_store(const upscale_job *job, const float *pixels, int64_t y,
     uint8_t *bytes = (uint8_t *)job->out->pixels + (wide ? 0 : element(job->width * scale, channels, y, x));
     uint16_t *words = (uint16_t *)job->out->pixels + (wide ? element(job->width * scale, channels, y, x) : 0);
     for (int64_t i = 0; i < count; i++, pixels += RGB) {
+        if (channels > RGB && (wide ? words[i * channels + RGB] == 0 : bytes[i * channels + RGB] == 0))
+            continue; /* invisible: the colour is the resized one */
         const float mean = (pixels[0] + pixels[1] + pixels[2]) / RGB;
         for (int c = 0; c < RGB; c++) {
             const unsigned value = quantise(job->gray ? mean : pixels[c], peak);
@@ -531,9 +534,15 @@ cod_status cod_upscaler_run(cod_upscaler *upscaler, const cod_image *in, cod_ups
     else
         COD_TRY(cod_image_init(out, in->width * upscaler->scale, in->height * upscaler->scale, RGB, in->bits));
     cod_status status = COD_OK;
+    cod_image filled = {0};
     if (upscaler->model != NULL) {
-        const upscale_job job = {.width = in->width, .height = in->height, .in = in, .out = out, .gray = is_gray(in)};
-        status = job_run(upscaler, &job, progress, context);
+        if (cod_image_is_transparent(in))
+            status = cod_image_fill_transparent(in, &filled);
+        const cod_image *seen = filled.pixels != NULL ? &filled : in;
+        const upscale_job job = {
+            .width = in->width, .height = in->height, .in = seen, .out = out, .gray = is_gray(seen)};
+        COD_THEN(status, job_run(upscaler, &job, progress, context));
+        cod_image_clear(&filled);
     } else if (progress != NULL) {
         progress(context, 1, 1);
     }

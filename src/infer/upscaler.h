@@ -91,7 +91,8 @@ void cod_upscaler_describe_parts(const cod_upscaler *upscaler, int64_t width, in
 
 /**
  * Upscales a picture: 8 or 16 bits and alpha stay (alpha by bicubic), a picture with equal channels keeps them equal,
- * values are clipped and rounded.
+ * values are clipped and rounded. The network sees fully transparent pixels in the colours around them, and what is
+ * fully transparent in the result has the picture's own colours, enlarged by bicubic.
  *
  * @param[in]  progress  may be NULL
  * @param[out] out       new; cod_image_clear()

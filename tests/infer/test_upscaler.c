@@ -259,6 +259,38 @@ static void pictures_keep_bits_alpha_and_gray(void **state)
     fixture_close(&f);
 }
 
+/** What lies under transparent pixels changes nothing that is seen, and where nothing is seen it is kept. */
+static void hidden_colours_do_not_reach_the_network(void **state)
+{
+    (void)state;
+    fixture f;
+    fixture_open(&f, "ref", test_srresnet(8), (cod_upscaler_options){COD_PRECISION_F32, 8});
+    cod_image in[2], out[2];
+    for (int i = 0; i < 2; i++) {
+        in[i] = noise_image(30, 20, 4, 8, 11);
+        for (uint8_t *pixel = in[i].pixels, *end = pixel + 30 * 20 * 4; pixel < end; pixel += 4) {
+            pixel[3] = (end - pixel) / 4 % 30 < 15 ? 0 : pixel[3] | 1;
+            if (pixel[3] == 0)
+                memset(pixel, i == 0 ? 255 : 7, 3);
+        }
+        assert_ok(cod_upscaler_run(f.upscaler, &in[i], NULL, NULL, &out[i]));
+    }
+    const uint8_t *a = out[0].pixels, *b = out[1].pixels;
+    size_t seen = 0;
+    for (size_t p = 0; p < 120 * 80 * 4; p += 4) {
+        assert_int_equal(a[p + 3], b[p + 3]);
+        seen += a[p + 3] > 0;
+        for (size_t c = 0; c < 3 && a[p + 3] > 0; c++)
+            assert_int_equal(a[p + c], b[p + c]);
+    }
+    assert_true(seen > 120 * 80 / 3 && seen < 120 * 80 && a[119 * 4] == 255 && b[119 * 4] == 7);
+    for (int i = 0; i < 2; i++) {
+        cod_image_clear(&in[i]);
+        cod_image_clear(&out[i]);
+    }
+    fixture_close(&f);
+}
+
 /** Integers are the clipped and rounded f32 values. */
 static void pictures_are_clipped_and_rounded(void **state)
 {
@@ -551,6 +583,7 @@ int main(void)
         cmocka_unit_test(tiled_equals_whole_in_bf16),
         cmocka_unit_test(upscaling_is_what_the_graph_computes),
         cmocka_unit_test(pictures_keep_bits_alpha_and_gray),
+        cmocka_unit_test(hidden_colours_do_not_reach_the_network),
         cmocka_unit_test(pictures_are_clipped_and_rounded),
         cmocka_unit_test(memory_is_bounded_by_the_tile),
         cmocka_unit_test(memory_holds_what_is_copied),
