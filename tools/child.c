@@ -78,20 +78,22 @@ static const char *plain(const char *line)
     return end != NULL ? end + 2 : line;
 }
 
-/** The last two lines, on one. */
+/** The last three lines, on one. */
 static void read_words(const cod_child *child, char words[COD_CHILD_WORDS])
 {
     char text[COD_CHILD_WORDS], *line, *rest = text;
-    const char *last[2] = {"", ""};
+    const char *last[3] = {"", "", ""};
     const off_t end = lseek(child->said, 0, SEEK_END), room = COD_CHILD_WORDS - 1, from = end > room ? end - room : 0;
     const ssize_t got = end > 0 ? pread(child->said, text, (size_t)(end - from), from) : 0;
     text[got > 0 ? got : 0] = '\0';
     while ((line = strsep(&rest, "\n")) != NULL)
         if (line[0] != '\0') {
             last[0] = last[1];
-            last[1] = plain(line);
+            last[1] = last[2];
+            last[2] = plain(line);
         }
-    snprintf(words, COD_CHILD_WORDS, "%s%s%s", last[0], last[0][0] != '\0' ? "; " : "", last[1]);
+    snprintf(words, COD_CHILD_WORDS, "%s%s%s%s%s", last[0], last[0][0] != '\0' ? "; " : "", last[1],
+             last[1][0] != '\0' ? "; " : "", last[2]);
 }
 
 /** Waits for the end, and forgets the child. @return how it ended, as waitpid() has it */

@@ -3,6 +3,7 @@
 #include "io/json.h"
 #include "tools/child.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +24,93 @@ static double number(const cod_json_value *object, const char *key)
     return strtod(cod_json_get_string(cod_json_get(object, key), "0"), NULL);
 }
 
+static const char *text(const cod_json_value *stream, const char *key)
+{
+    return cod_json_get_string(cod_json_get(stream, key), "unknown");
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(name, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/** Turned by 90 degrees, as ffmpeg turns pictures for display, a pixel's width is its height. */
+static bool lies_on_its_side(const cod_json_value *stream)
+{
+    const cod_json_value *side = cod_json_first(cod_json_get(stream, "side_data_list"));
+    double rotation = 0;
+    for (; side != NULL && rotation == 0; side = cod_json_next(side))
+        rotation = cod_json_get_number(cod_json_get(side, "rotation"), 0);
+    return fabs(fmod(rotation, 180)) == 90;
+}
+
+/**
+ * Results are BT.709, so anything else has to be converted. BT.601's primaries of 525 and 625 lines and its transfer
+ * function are taken for BT.709's, as players do.
+ */
+static void read_colours(const cod_json_value *stream, cod_clip *clip)
+{
+    static const char *const primaries_709[] = {"unknown", "reserved", "bt709", "smpte170m", "bt470bg", NULL},
+                             *const transfers_709[] = {"unknown", "reserved",  "bt709",     "smpte170m",
+                                                       "bt470bg", "bt2020-10", "bt2020-12", NULL},
+                             *const bright[] = {"smpte2084", "arib-std-b67", NULL};
+    const char *primaries = text(stream, "color_primaries"), *transfer = text(stream, "color_transfer"),
+               *matrix = text(stream, "color_space");
+    clip->bright = is_one_of(transfer, bright);
+    if (is_one_of(primaries, primaries_709) && is_one_of(transfer, transfers_709) && strncmp(matrix, "bt2020", 6) != 0)
+        return;
+    const bool wide = clip->bright || strcmp(primaries, "bt2020") == 0;
+    snprintf(clip->colours, sizeof clip->colours, "%s, %s", primaries, transfer);
+    snprintf(clip->convert, sizeof clip->convert, "%s%s%s", strcmp(transfer, "unknown") == 0 ? ":tin=709" : "",
+             strcmp(primaries, "unknown") != 0 ? ""
+             : wide                            ? ":pin=2020"
+                                               : ":pin=709",
+             strcmp(matrix, "unknown") != 0 ? ""
+             : wide                         ? ":min=2020_ncl"
+                                            : ":min=709");
+}
+
+static void read_sound(const cod_json_value *stream, cod_clip *clip)
+{
+    for (; stream != NULL; stream = cod_json_next(stream)) {
+        const size_t used = strlen(clip->sound);
+        if (strcmp(text(stream, "codec_type"), "audio") == 0)
+            snprintf(clip->sound + used, sizeof clip->sound - used, "%s%s", used > 0 ? ", " : "",
+                     text(stream, "codec_name"));
+    }
+}
+
+/** Whether a stream is moving pictures, and no cover of an album. */
+static bool moves(const cod_json_value *stream)
+{
+    const cod_json_value *disposition = cod_json_get(stream, "disposition");
+    return strcmp(text(stream, "codec_type"), "video") == 0 &&
+           cod_json_get_number(cod_json_get(disposition, "attached_pic"), 0) == 0;
+}
+
+static bool has_alpha(const cod_json_value *stream)
+{
+    static const char *const formats[] = {"yuva", "rgba", "bgra", "argb", "abgr", "gbrap", "ya8", "ya16"};
+    const char *format = text(stream, "pix_fmt");
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (strncmp(format, formats[i], strlen(formats[i])) == 0)
+            return true;
+    return strcmp(text(cod_json_get(stream, "tags"), "alpha_mode"), "1") == 0;
+}
+
 static cod_status clip_read(const cod_json_value *document, cod_clip *clip)
 {
-    const cod_json_value *stream = cod_json_first(cod_json_get(document, "streams")),
+    const cod_json_value *first = cod_json_first(cod_json_get(document, "streams")), *stream = first,
                          *format = cod_json_get(document, "format");
+    while (stream != NULL && !moves(stream))
+        stream = cod_json_next(stream);
     if (stream == NULL)
         return cod_fail(COD_ERR_FORMAT, "there are no moving pictures in it");
+    read_sound(first, clip);
+    read_colours(stream, clip);
+    clip->transparent = has_alpha(stream);
     const char *mean = cod_json_get_string(cod_json_get(stream, "avg_frame_rate"), ""),
                *base = cod_json_get_string(cod_json_get(stream, "r_frame_rate"), ""),
                *ratio = cod_json_get_string(cod_json_get(stream, "sample_aspect_ratio"), "1:1"),
@@ -46,7 +128,8 @@ static cod_status clip_read(const cod_json_value *document, cod_clip *clip)
     clip->late_s = number(stream, "start_time") - number(format, "start_time");
     long over = 1, under = 1;
     if (sscanf(ratio, "%ld:%ld", &over, &under) == 2 && over > 0 && under > 0 && over != under)
-        snprintf(clip->sample_ratio, sizeof clip->sample_ratio, "%ld/%ld", over, under);
+        snprintf(clip->sample_ratio, sizeof clip->sample_ratio, "%ld/%ld", lies_on_its_side(stream) ? under : over,
+                 lies_on_its_side(stream) ? over : under);
     clip->assume_bt709 =
         strcmp(colours, "unknown") == 0 && cod_json_get_number(cod_json_get(stream, "height"), 0) >= HD_HEIGHT;
     return COD_OK;
@@ -66,7 +149,7 @@ static cod_status read_output(const cod_child *child, char **text, size_t *bytes
 
 cod_status cod_clip_probe(const char *input, cod_clip *clip)
 {
-    char file[4096 + 8], words[COD_CHILD_WORDS], *text = NULL;
+    char file[4096 + 8], words[COD_CHILD_WORDS], *output = NULL;
     size_t bytes = 0;
     cod_child child;
     cod_json_value *document = NULL;
@@ -75,25 +158,24 @@ cod_status cod_clip_probe(const char *input, cod_clip *clip)
         "ffprobe",
         "-v",
         "error",
-        "-select_streams",
-        "V:0",
         "-show_entries",
-        "stream=avg_frame_rate,r_frame_rate,nb_frames,duration,start_time,sample_aspect_ratio,color_space,height:"
-        "format=duration,start_time",
+        "stream=codec_type,codec_name,avg_frame_rate,r_frame_rate,nb_frames,duration,start_time,sample_aspect_ratio,"
+        "pix_fmt,color_space,color_transfer,color_primaries,height:stream_disposition=attached_pic:"
+        "stream_tags=alpha_mode:stream_side_data=rotation:format=duration,start_time",
         "-of",
         "json",
         "-i",
         file,
         NULL};
     COD_TRY(cod_child_start(&child, args, true));
-    cod_status status = read_output(&child, &text, &bytes), end = cod_child_end(&child, words);
+    cod_status status = read_output(&child, &output, &bytes), end = cod_child_end(&child, words);
     if (status == COD_OK && end != COD_OK)
         status = end == COD_ERR_UNSUPPORTED
                      ? cod_fail_prefix(end, "videos need ffmpeg and ffprobe (Debian: apt-get install ffmpeg)")
                      : end;
-    COD_THEN(status, cod_json_parse(text, bytes, &document));
+    COD_THEN(status, cod_json_parse(output, bytes, &document));
     COD_THEN(status, clip_read(document, clip));
     cod_json_free(document);
-    free(text);
+    free(output);
     return status;
 }

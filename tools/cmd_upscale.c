@@ -1,9 +1,11 @@
 /* `codistill upscale`: pictures and videos to larger ones. */
 #include "tools/cmd.h"
 
+#include "core/log.h"
 #include "core/trace.h"
 #include "data/files.h"
 #include "data/resize.h"
+#include "data/transparency.h"
 #include "infer/calibrate.h"
 #include "infer/session.h"
 #include "io/file.h"
@@ -27,13 +29,14 @@ static const char help[] =
     "  bicubic           bicubic interpolation\n"
     "  FILE.safetensors  a model of your own, also from a checkpoint\n"
     "OUT is a .png, .jpg or .webp file for one picture; otherwise a folder, which is made if it does not exist. PNG\n"
-    "keeps transparency and 16 bits, WebP keeps transparency, and gray pictures stay gray. Existing files are not\n"
-    "replaced without --force.\n"
+    "keeps transparency and 16 bits, WebP keeps transparency, in JPEG what is transparent lies on white, and gray\n"
+    "pictures stay gray. Colour profile, EXIF and resolution are kept. Existing files are not replaced without\n"
+    "--force.\n"
     "Large pictures run through the network in bands from top to bottom, so that the memory for computing grows with\n"
     "the width alone. With --tile they run in tiles, which overlap as far as the network sees. Neither leaves seams.\n"
     "The line printed for each picture includes the memory used.\n"
     "A video is upscaled frame by frame to a .mp4, .mov, .mkv or .webm file. This needs ffmpeg. Frame rate and sound\n"
-    "are kept; subtitles are not.\n\n"
+    "are kept; subtitles and transparency are not. The result's colours are BT.709: HDR is tone-mapped.\n\n"
     "  -o, --output OUT  a .png, .jpg or .webp file, or a folder; for a video a .mp4, .mov, .mkv or .webm file\n"
     "  --format F        format of the files in a folder: png, jpg or webp (png)\n"
     "  --quality N       JPEG and WebP: quality from 1 to 100; 100 is lossless for WebP (95)\n"
@@ -185,8 +188,8 @@ static cod_status resize(const cod_image *in, double outscale, cod_image *image)
     return COD_OK;
 }
 
-static cod_status upscale_picture(const cod_session *session, const arguments *args, const char *input,
-                                  const cod_image *in, const char *output)
+static cod_status upscale_picture(const cod_session *session, const arguments *args, const char *input, cod_image *in,
+                                  const char *output)
 {
     cod_image out = {0};
     const bool progress = !args->quiet && isatty(STDERR_FILENO);
@@ -198,6 +201,10 @@ static cod_status upscale_picture(const cod_session *session, const arguments *a
         fputs("\r\033[K", stderr);
     if (status != COD_OK)
         status = cod_fail_prefix(status, "%s", input);
+    if (status == COD_OK)
+        cod_image_move_notes(&out, in);
+    if (status == COD_OK && cod_image_format_of(output) == COD_IMAGE_JPEG && cod_image_is_transparent(&out))
+        cod_log_info("%s: what is transparent lies on white, as JPEG has no transparency", output);
     COD_THEN(status, cod_folder_create_above(output));
     COD_THEN(status, cod_image_write(output, &out, cod_image_format_of(output), (int)args->quality));
     if (status == COD_OK && !args->quiet)

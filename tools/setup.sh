@@ -14,7 +14,7 @@ packages=(
     libdnnl-dev                                                      # CPU kernels
     libyaml-dev liblz4-dev libzstd-dev libxxhash-dev libcjson-dev    # configs, codec, checksums, JSON
     libsodium-dev                                                    # seals on files that others may write
-    libpng-dev libjpeg-dev libturbojpeg0-dev libwebp-dev libtiff-dev zlib1g-dev  # images, data sets
+    libpng-dev libjpeg-dev libturbojpeg0-dev libwebp-dev libtiff-dev liblcms2-dev zlib1g-dev  # images, data sets
     librsvg2-dev fonts-dejavu-core                                   # plots of reports as PNG; without it there are none
     libcmocka-dev clang-format python3 spin iproute2                 # tests, lint, model checker, laboratory network
     chromium-headless-shell                                          # tests: how reports look; skipped without it

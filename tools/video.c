@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { RGB = 3, PATH_BYTES = 4096 + 8, FILTER_BYTES = 320, PIPE_BYTES = 1 << 20 };
+enum { RGB = 3, PATH_BYTES = 4096 + 8, FILTER_BYTES = 512, PIPE_BYTES = 1 << 20 };
 
 /** Containers that are written: ffmpeg's name for each, and the encoder that players of it understand. */
 static const struct {
@@ -75,13 +75,32 @@ bool cod_video_is_called(const char *path)
     return cod_video_is_writable(path);
 }
 
+/**
+ * Filters that turn colours into BT.709. HDR is brought to the brightness of a reference white of 203 cd/m2 (ITU-R
+ * BT.2408), and what is brighter is compressed.
+ */
+static void make_conversion(const cod_clip *clip, char filter[FILTER_BYTES])
+{
+    if (clip->bright)
+        snprintf(filter, FILTER_BYTES,
+                 ",zscale=t=linear:npl=203%s,format=gbrpf32le,zscale=p=709,tonemap=mobius:desat=0,"
+                 "zscale=t=709:m=709:r=limited,format=yuv444p16le",
+                 clip->convert);
+    else if (clip->colours[0] != '\0')
+        snprintf(filter, FILTER_BYTES, ",zscale=p=709:t=709:m=709:r=limited%s,format=yuv444p16le", clip->convert);
+    else
+        filter[0] = '\0';
+}
+
 static cod_status start_decoder(pipeline *p)
 {
-    char file[PATH_BYTES], filter[FILTER_BYTES];
+    char file[PATH_BYTES], filter[FILTER_BYTES], convert[FILTER_BYTES];
+    const bool converts = p->clip.colours[0] != '\0';
     snprintf(file, sizeof file, "file:%s", p->job->input);
+    make_conversion(&p->clip, convert);
     snprintf(filter, sizeof filter,
-             "fps=%s,scale=in_color_matrix=%s:flags=bicubic+accurate_rnd+full_chroma_int,format=rgb24", p->clip.rate,
-             p->clip.assume_bt709 ? "bt709" : "auto");
+             "fps=%s%s,scale=in_color_matrix=%s:flags=bicubic+accurate_rnd+full_chroma_int,format=rgb24", p->clip.rate,
+             convert, converts || p->clip.assume_bt709 ? "bt709" : "auto");
     const char *const args[] = {"ffmpeg", "-v",   "error", "-nostdin",   "-i",   file,  "-map",   "0:V:0",
                                 "-vf",    filter, "-f",    "image2pipe", "-c:v", "ppm", "pipe:1", NULL};
     COD_TRY(cod_child_start(&p->decoder, args, true));
@@ -193,11 +212,22 @@ static cod_status run_frames(pipeline *p)
     }
 }
 
+/** Says what to do where the result's container does not hold the sound as it is. */
+static cod_status explain_sound(const pipeline *p, cod_status status)
+{
+    const char *const words[] = {"codec not currently supported in container", "Only VP8 or VP9 or AV1 video"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && status != COD_OK; i++)
+        if (strstr(cod_error_message(), words[i]) != NULL)
+            return cod_fail(COD_ERR_UNSUPPORTED, "its sound (%s) cannot be kept in a %s file; a .mkv file takes it",
+                            p->clip.sound, strrchr(p->job->output, '.'));
+    return status;
+}
+
 /** ffmpeg ends well even where the end of the file did not fit on the disk; all that tells are its words. */
 static cod_status end_encoder(pipeline *p)
 {
     char words[COD_CHILD_WORDS];
-    COD_TRY(cod_child_end(&p->encoder, words));
+    COD_TRY(explain_sound(p, cod_child_end(&p->encoder, words)));
     if (strstr(words, "Error writing") != NULL || strstr(words, "Error closing") != NULL)
         return cod_fail(COD_ERR_IO, "ffmpeg: %s", words);
     if (words[0] != '\0')
@@ -213,7 +243,7 @@ static cod_status end_processes(pipeline *p, cod_status status)
     if (p->frames != NULL)
         fclose(p->frames);
     if (p->broken == ENCODER)
-        end = cod_child_end(&p->encoder, words);
+        end = explain_sound(p, cod_child_end(&p->encoder, words));
     else if (p->broken == DECODER || status == COD_OK)
         end = cod_child_end(&p->decoder, words);
     if (end != COD_OK)
@@ -258,6 +288,11 @@ static cod_status name_temporary(pipeline *p)
 static cod_status run_pipeline(pipeline *p)
 {
     COD_TRY(cod_clip_probe(p->job->input, &p->clip));
+    if (p->clip.colours[0] != '\0')
+        cod_log_info("%s: its colours (%s) are %s BT.709", p->job->input, p->clip.colours,
+                     p->clip.bright ? "high dynamic range and are tone-mapped to" : "converted to");
+    if (p->clip.transparent)
+        cod_log_warn("%s: its transparency is lost: videos are written without", p->job->input);
     COD_TRY(name_temporary(p));
     snprintf(p->result->rate, sizeof p->result->rate, "%s", p->clip.rate);
     cod_status status = start_decoder(p);

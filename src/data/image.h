@@ -22,6 +22,8 @@ typedef struct cod_image {
     int channels; /**< 3 = RGB, 4 = RGBA (alpha not premultiplied) */
     int bits;     /**< 8: uint8_t pixels, 16: uint16_t pixels in host order */
     void *pixels; /**< owned; cod_image_clear() frees it */
+    /** colour profile, EXIF and resolution of the file that it was read from; owned; NULL = none */
+    struct cod_image_notes *notes;
 } cod_image;
 
 /** Allocates zeroed pixels; the caller clears `image`. */
@@ -29,9 +31,21 @@ COD_MUST_CHECK cod_status cod_image_init(cod_image *image, int64_t width, int64_
 /** Frees the pixels and zeroes the struct; a zeroed or NULL image is fine. */
 void cod_image_clear(cod_image *image);
 
+/**
+ * Moves what the file of `from` said beside its pixels to `to`, a picture made of it: the colour profile; EXIF, with
+ * orientation and size as they are now; the resolution, scaled so that the size in print stays.
+ */
+void cod_image_move_notes(cod_image *to, cod_image *from);
+
 static inline size_t cod_image_bytes(const cod_image *image)
 {
     return (size_t)image->width * (size_t)image->height * (size_t)image->channels * (size_t)(image->bits / 8);
+}
+
+/** The largest value of a channel: white, or opaque. */
+static inline unsigned cod_image_top(const cod_image *image)
+{
+    return image->bits == 8 ? 255 : 65535;
 }
 
 /**
@@ -40,7 +54,9 @@ static inline size_t cod_image_bytes(const cod_image *image)
  * libtiff turns into 8 bits without alpha) or a BMP (without compression).
  *
  * Gray becomes RGB with equal channels, a palette its colours, tRNS an alpha channel; less than 8 bits widen to 8;
- * EXIF orientation is applied. Colour profiles and gamma are left alone: values are those of the file.
+ * EXIF orientation is applied. Values are those of the file, whose colour profile is kept beside them; so are EXIF and
+ * the resolution. A profile of gray, or gAMA and cHRM of a PNG, become a profile of RGB. CMYK with a profile is
+ * converted to sRGB by it.
  *
  * @param[out] image  cleared by the caller; zeroed on failure
  * @return COD_ERR_IO when the file cannot be read, COD_ERR_FORMAT when it is damaged, truncated or no image,
@@ -58,7 +74,7 @@ COD_MUST_CHECK cod_status cod_image_decode(const void *bytes, size_t count, cons
  */
 COD_MUST_CHECK cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height);
 
-/** Turns any image into 8-bit RGB in place: alpha is dropped, 16 bits are rounded to 8. */
+/** Turns any image into 8-bit RGB in place: what is transparent lies on white, 16 bits are rounded to 8. */
 COD_MUST_CHECK cod_status cod_image_to_rgb8(cod_image *image);
 
 typedef enum cod_image_format { COD_IMAGE_PNG, COD_IMAGE_JPEG, COD_IMAGE_WEBP, COD_IMAGE_FORMATS } cod_image_format;
@@ -68,7 +84,8 @@ cod_image_format cod_image_format_of(const char *path);
 
 /**
  * Writes a picture completely or not at all: writes a temporary file beside `path`, flushes it (fsync) and renames it.
- * PNG keeps all of an 8- or 16-bit RGB or RGBA picture; WebP rounds 16 bits to 8; JPEG also drops alpha.
+ * The picture's notes are written with it. PNG keeps all of an 8- or 16-bit RGB or RGBA picture; WebP rounds 16 bits to
+ * 8; JPEG also has no alpha, so what is transparent lies on white.
  *
  * @param quality  of JPEG, without subsampling of colours, and of WebP: 1 … COD_IMAGE_BEST_QUALITY, which for WebP is
  *   lossless
@@ -84,7 +101,7 @@ COD_MUST_CHECK cod_status cod_image_write_png(const char *path, const cod_image 
 
 /**
  * The libraries behind it and their versions, such as "libpng 1.6.39, libjpeg-turbo 2.1.5, libwebp 1.2.4, libtiff
- * 4.5.0".
+ * 4.5.0, Little CMS 2.14".
  */
 void cod_image_libraries(char *text, size_t bytes);
 

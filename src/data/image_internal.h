@@ -22,7 +22,7 @@ static inline uint32_t cod_image_number(const uint8_t *at, int bytes, bool littl
 
 /** Fails unless a picture of this size is within the limits. */
 COD_MUST_CHECK cod_status cod_image_check_size(int64_t width, int64_t height);
-/** A copy of 8 bits with the first 3 or 4 of a picture's channels; 16 bits are rounded. */
+/** A copy of 8 bits with 3 or 4 channels; 16 bits are rounded, and without an alpha channel the ground is white. */
 COD_MUST_CHECK cod_status cod_image_narrow(const cod_image *image, int channels, cod_image *copy);
 
 /**
@@ -54,10 +54,6 @@ const char *cod_jpeg_library(void);
 void cod_tiff_version(char *text, size_t bytes);
 void cod_webp_version(char *text, size_t bytes);
 
-/** EXIF orientation 1 … 8 of an APP1 payload ("Exif\0\0", then a TIFF's), 1 when it says nothing sensible. */
-int cod_exif_orientation(const uint8_t *bytes, size_t count);
-/** The same of the TIFF alone, as PNG and most WebP files have it. */
-int cod_exif_tiff_orientation(const uint8_t *tiff, size_t count);
 /** Turns the picture upright; orientations 5 … 8 exchange width and height. */
 COD_MUST_CHECK cod_status cod_image_orient(cod_image *image, int orientation);
 

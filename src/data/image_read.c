@@ -1,4 +1,5 @@
 #include "data/image_internal.h"
+#include "data/notes_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -149,8 +150,9 @@ cod_status cod_image_probe(const char *path, int64_t *width, int64_t *height)
 
 void cod_image_libraries(char *text, size_t bytes)
 {
-    char webp[48], tiff[48];
+    char webp[48], tiff[48], lcms[48];
     cod_webp_version(webp, sizeof webp);
     cod_tiff_version(tiff, sizeof tiff);
-    snprintf(text, bytes, "libpng %s, %s, %s, %s", cod_png_version(), cod_jpeg_library(), webp, tiff);
+    cod_profile_library(lcms, sizeof lcms);
+    snprintf(text, bytes, "libpng %s, %s, %s, %s, %s", cod_png_version(), cod_jpeg_library(), webp, tiff, lcms);
 }

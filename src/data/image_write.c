@@ -33,7 +33,9 @@ static cod_status encode(FILE *file, const cod_image *image, cod_image_format fo
     const int channels = format == COD_IMAGE_JPEG ? 3 : image->channels;
     const bool as_it_is = format == COD_IMAGE_PNG || (image->bits == 8 && image->channels == channels);
     cod_status status = as_it_is ? COD_OK : cod_image_narrow(image, channels, &copy);
+    copy.notes = image->notes; /* lent */
     COD_THEN(status, formats[format].encode(file, as_it_is ? image : &copy, quality));
+    copy.notes = NULL;
     cod_image_clear(&copy);
     return status;
 }

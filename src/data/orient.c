@@ -1,39 +1,7 @@
 #include "data/image_internal.h"
+#include "data/notes_internal.h"
 
 #include <string.h>
-
-enum { EXIF_HEAD = 6 };
-
-int cod_exif_orientation(const uint8_t *bytes, size_t count)
-{
-    if (count < EXIF_HEAD || memcmp(bytes, "Exif\0\0", EXIF_HEAD) != 0)
-        return 1;
-    return cod_exif_tiff_orientation(bytes + EXIF_HEAD, count - EXIF_HEAD);
-}
-
-int cod_exif_tiff_orientation(const uint8_t *tiff, size_t size)
-{
-    enum { TAG_ORIENTATION = 0x0112, ENTRY_BYTES = 12 };
-    if (size < 8)
-        return 1;
-    const bool little = memcmp(tiff, "II", 2) == 0;
-    if (!little && memcmp(tiff, "MM", 2) != 0)
-        return 1;
-    const size_t directory = cod_image_number(tiff + 4, 4, little);
-    if (directory > size - 2)
-        return 1;
-    const size_t entries = cod_image_number(tiff + directory, 2, little);
-    for (size_t i = 0; i < entries; i++) {
-        const size_t at = directory + 2 + i * ENTRY_BYTES;
-        if (at + ENTRY_BYTES > size)
-            break;
-        if (cod_image_number(tiff + at, 2, little) != TAG_ORIENTATION)
-            continue;
-        const uint32_t value = cod_image_number(tiff + at + 8, 2, little);
-        return value >= 1 && value <= 8 ? (int)value : 1;
-    }
-    return 1;
-}
 
 cod_status cod_image_orient(cod_image *image, int orientation)
 {
@@ -63,6 +31,13 @@ cod_status cod_image_orient(cod_image *image, int orientation)
                 from_y = height - 1 - from_y;
             memcpy(out, in + (size_t)(from_y * width + from_x) * pixel, pixel);
         }
+    if (image->notes != NULL && transpose) {
+        const double dpi_x = image->notes->dpi_x;
+        image->notes->dpi_x = image->notes->dpi_y;
+        image->notes->dpi_y = dpi_x;
+    }
+    upright.notes = image->notes;
+    image->notes = NULL;
     cod_image_clear(image);
     *image = upright;
     return COD_OK;

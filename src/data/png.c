@@ -1,6 +1,8 @@
 #include "data/image_internal.h"
+#include "data/notes_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -87,6 +89,63 @@ static bool turns_late(png_structp png, png_infop info, const png_context *conte
            orientation_of(context->bytes, context->count) == 1;
 }
 
+/** Code points of ITU-T H.273 in chunk cICP: what values mean, before any profile. */
+static cod_status check_code_points(const png_context *context)
+{
+    size_t length;
+    const uint8_t *points = find_chunk(context->bytes, context->count, "cICP", &length);
+    if (points == NULL || length < 4)
+        return COD_OK;
+    const bool is_srgb = points[0] == 1 && (points[1] == 13 || points[1] == 1) && points[2] == 0;
+    if (is_srgb)
+        return COD_OK;
+    return cod_fail(COD_ERR_UNSUPPORTED, "a PNG %s (cICP %u, %u) is not supported; convert it to sRGB",
+                    points[1] == 16 || points[1] == 18 ? "of high dynamic range" : "in other colours than sRGB's",
+                    points[0], points[1]);
+}
+
+/** A profile for gAMA and cHRM, where they differ from sRGB's. */
+static cod_status keep_gamma(png_structp png, png_infop info, cod_image *image)
+{
+    enum { WHITE_TO_BLUE = 8 };
+    static const double srgb[WHITE_TO_BLUE] = {0.3127, 0.3290, 0.64, 0.33, 0.30, 0.60, 0.15, 0.06};
+    const double srgb_gamma = 1 / 2.2;
+    double gamma = srgb_gamma, xy[WHITE_TO_BLUE];
+    memcpy(xy, srgb, sizeof xy);
+    png_get_gAMA(png, info, &gamma);
+    png_get_cHRM(png, info, &xy[0], &xy[1], &xy[2], &xy[3], &xy[4], &xy[5], &xy[6], &xy[7]);
+    bool same = fabs(gamma / srgb_gamma - 1) < 0.01;
+    for (int i = 0; i < WHITE_TO_BLUE; i++)
+        same = same && fabs(xy[i] - srgb[i]) < 0.003;
+    if (same || !(gamma > 0))
+        return COD_OK;
+    void *profile;
+    size_t bytes;
+    COD_TRY(cod_profile_from_gamma(1 / gamma, xy, &profile, &bytes));
+    const cod_status status = cod_image_keep_profile(image, profile, bytes);
+    free(profile);
+    return status;
+}
+
+/** Colour profile, EXIF and resolution. libpng gives those behind the pixels, too. */
+static cod_status keep_notes(png_structp png, png_infop info, cod_image *image)
+{
+    enum { METRE = PNG_RESOLUTION_METER };
+    png_charp name;
+    png_bytep data = NULL;
+    png_uint_32 length = 0, x = 0, y = 0;
+    int kind = 0;
+    if (png_get_pHYs(png, info, &x, &y, &kind) != 0 && kind == METRE)
+        COD_TRY(cod_image_keep_dpi(image, x * 0.0254, y * 0.0254));
+    if (png_get_eXIf_1(png, info, &length, &data) != 0)
+        COD_TRY(cod_image_keep_exif(image, data, length));
+    if (png_get_iCCP(png, info, &name, &kind, &data, &length) != 0)
+        return cod_image_keep_profile(image, data, length);
+    if (png_get_valid(png, info, PNG_INFO_sRGB) != 0)
+        return COD_OK;
+    return keep_gamma(png, info, image);
+}
+
 /**
  * The part that libpng may leave by longjmp. What must survive it lies in the caller's *image and *rows, so no local
  * changes between setjmp and the jump.
@@ -101,6 +160,7 @@ static cod_status decode_rows(png_structp png, png_infop info, png_context *cont
     /* A wrong checksum of the pixels is an error; of a comment it is none. */
     png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_QUIET_USE);
     png_read_info(png, info);
+    COD_TRY(check_code_points(context));
     const int64_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
     const int bits = png_get_bit_depth(png, info) == 16 ? 16 : 8;
     if ((uint64_t)height * png_get_rowbytes(png, info) / MOST_UNPACKED > context->count)
@@ -119,6 +179,7 @@ static cod_status decode_rows(png_structp png, png_infop info, png_context *cont
         (*rows)[y] = (png_bytep)image->pixels + (size_t)y * stride;
     png_read_image(png, *rows);
     png_read_end(png, info);
+    COD_TRY(keep_notes(png, info, image));
     if (turns_late(png, info, context))
         return cod_fail(COD_ERR_UNSUPPORTED, "a PNG whose orientation stands behind its pixels; write it anew");
     return cod_image_orient(image, orientation_of(context->bytes, context->count));
@@ -156,6 +217,20 @@ cod_status cod_png_decode(const uint8_t *bytes, size_t count, bool header_only, 
     return status;
 }
 
+static void set_notes(png_structp png, png_infop info, const struct cod_image_notes *notes)
+{
+    if (notes == NULL)
+        return;
+    png_set_benign_errors(png, 1);
+    if (notes->profile != NULL)
+        png_set_iCCP(png, info, "icc", PNG_COMPRESSION_TYPE_BASE, notes->profile, (png_uint_32)notes->profile_bytes);
+    if (notes->exif != NULL)
+        png_set_eXIf_1(png, info, (png_uint_32)notes->exif_bytes, notes->exif);
+    if (notes->dpi_x > 0)
+        png_set_pHYs(png, info, (png_uint_32)lround(notes->dpi_x / 0.0254), (png_uint_32)lround(notes->dpi_y / 0.0254),
+                     PNG_RESOLUTION_METER);
+}
+
 static cod_status encode_rows(png_structp png, png_infop info, png_context *context, FILE *file, const cod_image *image)
 {
     if (setjmp(png_jmpbuf(png)) != 0)
@@ -167,6 +242,7 @@ static cod_status encode_rows(png_structp png, png_infop info, png_context *cont
                  image->channels == 4 ? PNG_COLOR_TYPE_RGB_ALPHA : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     png_set_compression_level(png, 6);
+    set_notes(png, info, image->notes);
     png_write_info(png, info);
     if (image->bits == 16 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
         png_set_swap(png);

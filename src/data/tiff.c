@@ -1,4 +1,5 @@
 #include "data/image_internal.h"
+#include "data/notes_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,9 +85,11 @@ typedef struct tags {
     uint32_t width, height;
     uint32_t tile_width, tile_height; /**< of what libtiff reads at once: a tile, or one row */
     uint16_t bits, samples, planes, photometric, format, orientation;
-    int colours;     /**< samples of a colour: RGB 3, gray 1; 0 = others, which libtiff turns into RGB */
-    int alpha;       /**< number of the sample that is alpha; -1 = none */
-    bool multiplied; /**< colours are multiplied by alpha */
+    int colours;         /**< samples of a colour: RGB 3, gray 1, CMYK with a profile 4; 0 = others, left to libtiff */
+    int alpha;           /**< number of the sample that is alpha; -1 = none */
+    bool multiplied;     /**< colours are multiplied by alpha */
+    const void *profile; /**< libtiff's; NULL = none */
+    uint32_t profile_bytes;
 } tags;
 
 /** Which of the samples behind the colours is alpha; without the tag it is the first, as other programs have it. */
@@ -123,7 +126,11 @@ static tags read_tags(TIFF *tiff)
         TIFFGetField(tiff, TIFFTAG_TILELENGTH, &t.tile_height);
     }
     const bool gray = t.photometric == PHOTOMETRIC_MINISBLACK || t.photometric == PHOTOMETRIC_MINISWHITE;
-    t.colours = t.photometric == PHOTOMETRIC_RGB ? 3 : gray ? 1 : 0;
+    if (!TIFFGetField(tiff, TIFFTAG_ICCPROFILE, &t.profile_bytes, &t.profile))
+        t.profile = NULL;
+    const bool cmyk = t.photometric == PHOTOMETRIC_SEPARATED && t.samples == 4 && t.profile != NULL &&
+                      cod_profile_space_of(t.profile, t.profile_bytes) == COD_PROFILE_CMYK;
+    t.colours = t.photometric == PHOTOMETRIC_RGB ? 3 : gray ? 1 : cmyk ? 4 : 0;
     find_alpha(tiff, &t);
     return t;
 }
@@ -219,13 +226,15 @@ static cod_status decode_directly(TIFF *tiff, const tiff_context *context, const
     if (bytes > MOST_AT_ONCE || bytes / MOST_UNPACKED > context->count)
         return cod_fail(COD_ERR_FORMAT, "damaged TIFF: %zu bytes cannot hold a tile of %ux%u pixels", context->count,
                         t->tile_width, t->tile_height);
-    COD_TRY(cod_image_init(image, t->width, t->height, t->alpha >= 0 ? 4 : 3, t->bits));
+    COD_TRY(cod_image_init(image, t->width, t->height, t->alpha >= 0 || t->colours == 4 ? 4 : 3, t->bits));
     void *samples = malloc(bytes);
     COD_REQUIRE_MEMORY(samples);
-    const cod_status status = read_pieces(tiff, context, t, samples, image);
+    cod_status status = read_pieces(tiff, context, t, samples, image);
     free(samples);
     if (status == COD_OK && (t->colours == 1 || t->multiplied))
         finish(t, image);
+    if (t->colours == 4)
+        COD_THEN(status, cod_image_cmyk_to_rgb(image, t->profile, t->profile_bytes, false));
     return status;
 }
 
@@ -284,6 +293,26 @@ static cod_status find_picture(TIFF *tiff, const tiff_context *context, bool hea
     return count == 1 || TIFFSetDirectory(tiff, (tdir_t)(found > 0 ? found : 0)) ? COD_OK : damaged(context);
 }
 
+/** Colour profile, EXIF and resolution. */
+static cod_status keep_notes(TIFF *tiff, const tiff_context *context, const tags *t, cod_image *image)
+{
+    float x = 0, y = 0;
+    uint16_t unit = RESUNIT_INCH;
+    uint8_t *exif;
+    size_t bytes;
+    TIFFGetField(tiff, TIFFTAG_XRESOLUTION, &x);
+    TIFFGetField(tiff, TIFFTAG_YRESOLUTION, &y);
+    TIFFGetFieldDefaulted(tiff, TIFFTAG_RESOLUTIONUNIT, &unit);
+    const double factor = unit == RESUNIT_CENTIMETER ? 2.54 : unit == RESUNIT_INCH ? 1 : 0;
+    COD_TRY(cod_image_keep_dpi(image, factor * x, factor * y));
+    if (t->profile != NULL)
+        COD_TRY(cod_image_keep_profile(image, t->profile, t->profile_bytes));
+    cod_exif_of_tiff(context->bytes, context->count, TIFFCurrentDirOffset(tiff), &exif, &bytes);
+    const cod_status status = exif != NULL ? cod_image_keep_exif(image, exif, bytes) : COD_OK;
+    free(exif);
+    return status;
+}
+
 static cod_status decode(TIFF *tiff, const tiff_context *context, bool header_only, cod_image *image)
 {
     COD_TRY(find_picture(tiff, context, header_only));
@@ -308,6 +337,7 @@ static cod_status decode(TIFF *tiff, const tiff_context *context, bool header_on
                                                           : "complex");
     const bool direct = t.colours > 0 && t.samples >= t.colours && (t.bits == 8 || t.bits == 16);
     COD_TRY(direct ? decode_directly(tiff, context, &t, image) : decode_any(tiff, context, &t, image));
+    COD_TRY(keep_notes(tiff, context, &t, image));
     return cod_image_orient(image, t.orientation);
 }
 

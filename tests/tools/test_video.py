@@ -38,6 +38,7 @@ if sys.argv[0].endswith("ffprobe"):
     fail("probe", 0)
     print(json.dumps({{"streams": clip["streams"], "format": {{"start_time": "0.0"}}}}))
 elif not is_encoder:
+    json.dump(sys.argv[1:], open("decoder.json", "w"))
     for frame in range(clip["frames"]):
         head = b"P6\\n%d %d\\n255\\n" % (width, height)
         if clip.get("who") == "decoder" and frame == clip.get("at", 0):
@@ -60,7 +61,7 @@ else:
     json.dump({{"arguments": sys.argv[1:], "size": [wide, high], "frames": frames}}, open(sys.argv[-1].removeprefix("file:"), "w"))
 """
 
-STREAM = {"avg_frame_rate": "25/1", "r_frame_rate": "25/1", "nb_frames": "7", "start_time": "0.0", "height": 4}
+STREAM = {"codec_type": "video", "avg_frame_rate": "25/1", "r_frame_rate": "25/1", "nb_frames": "7", "start_time": "0.0", "height": 4}
 
 
 def stand_in(bench):
@@ -177,6 +178,62 @@ def progress(bench):
     check(result.code == 0 and " of 7, " in text and " frames/s, 0:00:0" in text and " left" in text, f"shown: {text!r}", result)
 
 
+def odd(bench):
+    """HDR and other colours are converted and said, transparency is said, a pixel of a turned picture is turned, covers are passed over."""
+    stand_in(bench)
+    hdr = {"color_primaries": "bt2020", "color_transfer": "smpte2084", "color_space": "bt2020nc"}
+    wide = {"color_primaries": "smpte432", "color_transfer": "iec61966-2-1", "color_space": "unknown"}
+    plain = {"color_primaries": "bt470bg", "color_transfer": "unknown", "color_space": "smpte170m"}
+    cover, sound = {"codec_type": "video", "disposition": {"attached_pic": 1}}, {"codec_type": "audio", "codec_name": "aac"}
+    for stream, filters, said in ((hdr, "tonemap=mobius", "its colours (bt2020, smpte2084) are high dynamic range and are tone-mapped to BT.709"),
+                                  ({"color_transfer": "arib-std-b67"}, "zscale=t=linear:npl=203:pin=2020:min=2020_ncl,", "(unknown, arib-std-b67) are high"),
+                                  (wide, ",zscale=p=709:t=709:m=709:r=limited:min=709,", "its colours (smpte432, iec61966-2-1) are converted to BT.709"),
+                                  (plain, None, None), ({}, None, None)):
+        clip(bench, stream)
+        result = upscale(bench, "--force")
+        words = after(json.loads(bench.read("decoder.json")), "-vf")
+        check(result.code == 0 and (said or "") in result.err and ("its colours" in result.err) == bool(said), f"{stream}", result)
+        check((filters or "") in words and ("zscale" in words) == bool(filters), f"{stream}: {words}")
+    for stream in ({"pix_fmt": "yuva420p"}, {"tags": {"alpha_mode": "1"}}):
+        clip(bench, stream)
+        check("its transparency is lost" in upscale(bench, "--force").err, f"{stream}: not a word")
+    for rotation, ratio in ((90, "3/4"), (-90, "3/4"), (180, "4/3")):
+        clip(bench, {"sample_aspect_ratio": "4:3", "side_data_list": [{}, {"rotation": rotation}]})
+        upscale(bench, "--force")
+        words = after(json.loads(bench.read("big.mp4"))["arguments"], "-vf")
+        check(words.endswith(f",setsar={ratio}"), f"turned by {rotation}: {words}")
+    bench.write("clip.mp4", json.dumps({"frames": 2, "streams": [cover, sound, {**STREAM, "avg_frame_rate": "10/1", "r_frame_rate": "10/1"}]}))
+    result = upscale(bench, "--force")
+    check(result.code == 0 and "2 frames at 10/1" in result.out, "a cover before the pictures", result)
+    bench.write("clip.mp4", json.dumps({"frames": 2, "streams": [cover, sound]}))
+    check("there are no moving pictures in it" in upscale(bench, "--force").err, "a cover alone is taken for a video")
+
+
+def real_odd(bench):
+    """By ffmpeg itself: sound that the result's container cannot hold is named, with one that can; HDR becomes SDR of like brightness."""
+    if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
+        raise Skip("ffmpeg is not installed")
+
+    def make(name, *words):
+        subprocess.run(["ffmpeg", "-v", "error", *words, name], cwd=bench.folder, check=True)
+
+    make("pcm.mov", "-f", "lavfi", "-i", "testsrc2=s=48x32:d=0.4:r=10", "-f", "lavfi", "-i", "sine=d=0.4", "-c:v", "libx264", "-pix_fmt", "yuv420p",
+         "-c:a", "pcm_s16le")
+    for output in ("big.mp4", "big.webm"):
+        result = bench.run("upscale", "bicubic", "pcm.mov", "-o", output, "--scale", "2")
+        check(result.code == 1 and f"its sound (pcm_s16le) cannot be kept in a {output[3:]} file; a .mkv file takes it" in result.err, output, result)
+    check(not files(bench), f"left behind: {files(bench)}")
+    bench.done("upscale", "bicubic", "pcm.mov", "-o", "big.mkv", "--scale", "2")
+    # A gray of 203 cd/m2, HDR's reference white, has code 0.58 in PQ.
+    make("hdr.mp4", "-f", "lavfi", "-i", "color=black:s=64x48:d=0.3:r=10,format=yuv420p10le,geq=lum=64+0.5807*876:cb=512:cr=512", "-c:v", "libx264",
+         "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
+    result = bench.run("upscale", "bicubic", "hdr.mp4", "-o", "sdr.mp4", "--scale", "2")
+    check(result.code == 0 and "tone-mapped" in result.err, "HDR", result)
+    grays = subprocess.run(["ffmpeg", "-v", "error", "-i", "sdr.mp4", "-vf", "scale=1:1", "-f", "rawvideo", "-pix_fmt", "gray", "-"], cwd=bench.folder,
+                           check=True, capture_output=True).stdout
+    check(all(150 < gray < 256 for gray in grays) and grays, f"reference white became {list(grays)} of 255")
+
+
 def real(bench):
     """By ffmpeg itself: the number and the order of the frames, their rate, and the sound's bytes."""
     if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
@@ -206,7 +263,7 @@ def real(bench):
     check(files(bench) == ["big.mp4"], f"left behind: {files(bench)}")
 
 
-CASES = {"frames": frames, "faults": faults, "refuses": refuses, "interrupted": interrupted, "progress": progress, "real": real}
+CASES = {"frames": frames, "faults": faults, "refuses": refuses, "interrupted": interrupted, "progress": progress, "odd": odd, "real": real, "real-odd": real_odd}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -18,7 +18,7 @@ THIRD_PARTY = [
     (r"(?!cuda/\w+\.h$)(cuda|cudnn|cublas|curand|nvrtc|nvtx|nvToolsExt|nccl|cooperative_groups)[^/]*(/.*)?", ["src/cuda/"]),
     (r"yaml\.h", ["src/config/"]),
     (r"lz4.*|zstd.*", ["src/codec/"]),
-    (r"(libpng\d*/)?png\w*\.h|j(peglib|error|config|morecfg|pegint)\.h|turbojpeg\.h|webp/\w+\.h|tiff\w*\.h|zlib\.h", ["src/data/"]),
+    (r"(libpng\d*/)?png\w*\.h|j(peglib|error|config|morecfg|pegint)\.h|turbojpeg\.h|webp/\w+\.h|tiff\w*\.h|lcms2\w*\.h|zlib\.h", ["src/data/"]),
     (r"xxh(ash|3)\.h", ["src/core/"]),
     (r"(cjson/)?cJSON\w*\.h", ["src/io/"]),
     (r"sodium.*\.h", ["src/io/"]),

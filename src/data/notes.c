@@ -1,0 +1,84 @@
+#include "data/notes_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cod_image_notes *cod_image_notes_of(cod_image *image)
+{
+    if (image->notes == NULL)
+        image->notes = calloc(1, sizeof *image->notes);
+    return image->notes;
+}
+
+void cod_image_notes_clear(cod_image *image)
+{
+    if (image->notes == NULL)
+        return;
+    free(image->notes->profile);
+    free(image->notes->exif);
+    free(image->notes);
+    image->notes = NULL;
+}
+
+static cod_status keep(uint8_t **kept, size_t *kept_bytes, const void *data, size_t bytes)
+{
+    uint8_t *copy = malloc(bytes);
+    COD_REQUIRE_MEMORY(copy);
+    memcpy(copy, data, bytes);
+    free(*kept);
+    *kept = copy;
+    *kept_bytes = bytes;
+    return COD_OK;
+}
+
+cod_status cod_image_keep_profile(cod_image *image, const void *profile, size_t bytes)
+{
+    struct cod_image_notes *notes = cod_image_notes_of(image);
+    COD_REQUIRE_MEMORY(notes);
+    const cod_profile_space space = cod_profile_space_of(profile, bytes);
+    if (space == COD_PROFILE_RGB)
+        return keep(&notes->profile, &notes->profile_bytes, profile, bytes);
+    if (space != COD_PROFILE_GRAY)
+        return COD_OK;
+    free(notes->profile);
+    notes->profile = NULL;
+    return cod_profile_from_gray(profile, bytes, (void **)&notes->profile, &notes->profile_bytes);
+}
+
+cod_status cod_image_keep_exif(cod_image *image, const uint8_t *tiff, size_t bytes)
+{
+    struct cod_image_notes *notes = cod_image_notes_of(image);
+    COD_REQUIRE_MEMORY(notes);
+    if (bytes < 8 || (memcmp(tiff, "II*\0", 4) != 0 && memcmp(tiff, "MM\0*", 4) != 0))
+        return COD_OK;
+    COD_TRY(keep(&notes->exif, &notes->exif_bytes, tiff, bytes));
+    if (notes->dpi_x == 0)
+        cod_exif_dpi(tiff, bytes, &notes->dpi_x, &notes->dpi_y);
+    cod_exif_adapt(notes->exif, notes->exif_bytes, image);
+    return COD_OK;
+}
+
+cod_status cod_image_keep_dpi(cod_image *image, double dpi_x, double dpi_y)
+{
+    struct cod_image_notes *notes = cod_image_notes_of(image);
+    COD_REQUIRE_MEMORY(notes);
+    if (isfinite(dpi_x) && isfinite(dpi_y) && dpi_x > 0 && dpi_y > 0 && dpi_x < 1e6 && dpi_y < 1e6) {
+        notes->dpi_x = dpi_x;
+        notes->dpi_y = dpi_y;
+    }
+    return COD_OK;
+}
+
+void cod_image_move_notes(cod_image *to, cod_image *from)
+{
+    cod_image_notes_clear(to);
+    to->notes = from->notes;
+    from->notes = NULL;
+    if (to->notes == NULL)
+        return;
+    to->notes->dpi_x *= (double)to->width / (double)from->width;
+    to->notes->dpi_y *= (double)to->height / (double)from->height;
+    if (to->notes->exif != NULL)
+        cod_exif_adapt(to->notes->exif, to->notes->exif_bytes, to);
+}
