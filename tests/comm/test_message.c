@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void a_ring_of_messages_keeps_its_order(void **state)
+TEST(a_ring_of_messages_keeps_its_order)
 {
-    (void)state;
     enum { MESSAGES = 20 };
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
@@ -33,9 +32,8 @@ static void a_ring_of_messages_keeps_its_order(void **state)
     check_all(ok);
 }
 
-static void a_large_message_arrives_whole(void **state)
+TEST(a_large_message_arrives_whole)
 {
-    (void)state;
     enum { BYTES = 3000001 };
     const int size = cod_comm_size(job), rank = cod_comm_rank(job);
     unsigned char *to = malloc(BYTES), *from = calloc(BYTES, 1);
@@ -57,9 +55,8 @@ static void a_large_message_arrives_whole(void **state)
     free(from);
 }
 
-static void a_probe_sees_what_waits(void **state)
+TEST(a_probe_sees_what_waits)
 {
-    (void)state;
     const int size = cod_comm_size(job), rank = cod_comm_rank(job), previous = (rank + size - 1) % size;
     char text[33] = "", sent[33] = "thirty-three bytes";
     bool found = true, other = true;
@@ -82,9 +79,8 @@ static void a_probe_sees_what_waits(void **state)
     check_all(memcmp(text, sent, sizeof sent) == 0);
 }
 
-static void waiting_is_bounded_and_the_request_lives_on(void **state)
+TEST(waiting_is_bounded_and_the_request_lives_on)
 {
-    (void)state;
     const int rank = cod_comm_rank(job);
     int value = 0, sent = 7;
     bool done = true;
@@ -104,9 +100,8 @@ static void waiting_is_bounded_and_the_request_lives_on(void **state)
     check_all(done);
 }
 
-static void bad_messages_are_refused(void **state)
+TEST(bad_messages_are_refused)
 {
-    (void)state;
     char byte = 0;
     bool found;
     cod_request *request = NULL;
@@ -121,14 +116,4 @@ static void bad_messages_are_refused(void **state)
     check_all(request == NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_of_messages_keeps_its_order),
-        cmocka_unit_test(a_large_message_arrives_whole),
-        cmocka_unit_test(a_probe_sees_what_waits),
-        cmocka_unit_test(waiting_is_bounded_and_the_request_lives_on),
-        cmocka_unit_test(bad_messages_are_refused),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

@@ -52,9 +52,8 @@ static cod_window *open_window(void)
     return window;
 }
 
-static void many_gets_are_in_flight(void **state)
+TEST(many_gets_are_in_flight)
 {
-    (void)state;
     enum { GETS = 24 };
     static unsigned char data[GETS][UNIT];
     cod_request *gets[GETS];
@@ -85,9 +84,8 @@ static void many_gets_are_in_flight(void **state)
     check_ok(cod_window_destroy(window));
 }
 
-static void a_range_outside_the_window_is_refused(void **state)
+TEST(a_range_outside_the_window_is_refused)
 {
-    (void)state;
     unsigned char byte;
     cod_request *request = NULL;
     cod_window *window = open_window();
@@ -110,9 +108,8 @@ static void release(void *context)
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
-static void abandoned_gets_are_released_once(void **state)
+TEST(abandoned_gets_are_released_once)
 {
-    (void)state;
     enum { GETS = 8 };
     static unsigned char data[GETS][UNIT];
     static atomic_int released;
@@ -136,9 +133,8 @@ static void abandoned_gets_are_released_once(void **state)
 }
 
 /** More than is in flight at a time: the progress thread asks for what follows, though nobody looks. */
-static void long_gets_move_by_themselves(void **state)
+TEST(long_gets_move_by_themselves)
 {
-    (void)state;
     enum { BYTES = 9 * 1000 * 1000 + 7, OFFSET = 5 };
     static unsigned char data[2][BYTES];
     static atomic_int released;
@@ -182,9 +178,8 @@ static void hear_served(int signal)
 }
 
 /** Until all its readers have been served, it makes no call of ours: only its progress thread can serve them. */
-static void an_owner_that_computes_is_read_all_the_same(void **state)
+TEST(an_owner_that_computes_is_read_all_the_same)
 {
-    (void)state;
     enum { BYTES = UNIT, OWNER = 0, MOST_RANKS = 16 };
     static unsigned char data[BYTES];
     const pid_t mine = getpid();
@@ -213,14 +208,4 @@ static void an_owner_that_computes_is_read_all_the_same(void **state)
     check_ok(cod_window_destroy(window));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_gets_are_in_flight),
-        cmocka_unit_test(a_range_outside_the_window_is_refused),
-        cmocka_unit_test(abandoned_gets_are_released_once),
-        cmocka_unit_test(long_gets_move_by_themselves),
-        cmocka_unit_test(an_owner_that_computes_is_read_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

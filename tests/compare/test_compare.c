@@ -123,9 +123,8 @@ static int set_up(void **state)
     return made;
 }
 
-static void a_run_for_each_seed_and_arm(void **state)
+TEST(a_run_for_each_seed_and_arm)
 {
-    (void)state;
     program p = {.most = 100};
     char *tables;
     assert_ok(compare("first", &p, &tables));
@@ -143,9 +142,8 @@ static void a_run_for_each_seed_and_arm(void **state)
     free(tables);
 }
 
-static void others_go_on_after_one_that_failed(void **state)
+TEST(others_go_on_after_one_that_failed)
 {
-    (void)state;
     program p = {.most = 100, .fails = "single-seed1"};
     char *tables;
     assert_fails(COD_ERR_PEER, "1 of 4 runs failed, the first 'c-single-seed1': no reason at all",
@@ -157,9 +155,8 @@ static void others_go_on_after_one_that_failed(void **state)
 }
 
 /** The first arm trains for 4 s; the other one's pilot takes 2 s for 10 steps. */
-static void an_equal_time_is_measured_by_a_pilot(void **state)
+TEST(an_equal_time_is_measured_by_a_pilot)
 {
-    (void)state;
     program p = {.most = 3, .groups = 1, .budget = "compare.budget=time"};
     char *tables;
     assert_fails(COD_ERR_INTERRUPTED, "stopped at step 0 of ", compare("timed", &p, &tables));
@@ -185,9 +182,8 @@ static void keep_predictions(const char *folder, const int wrong[3])
 }
 
 /** Pairs of groups differ on 1, 3, 2 and on 1, 6, 5 of ten examples; groups of one number in two runs on 1, 1, 4. */
-static void predictions_are_compared_by_pairs(void **state)
+TEST(predictions_are_compared_by_pairs)
 {
-    (void)state;
     static const int wrong[2][3] = {{0, 1, 3}, {1, 2, 7}};
     program p = {.most = 100, .groups = 3};
     char *tables;
@@ -215,9 +211,8 @@ static void predictions_are_compared_by_pairs(void **state)
     free(text);
 }
 
-static void no_run_is_begun_once_asked_to_stop(void **state)
+TEST(no_run_is_begun_once_asked_to_stop)
 {
-    (void)state;
     program p = {.most = 2};
     char *tables;
     assert_fails(COD_ERR_INTERRUPTED, "run 'c-single-seed2' stopped at step 0 of 10", compare("stopped", &p, &tables));
@@ -225,9 +220,8 @@ static void no_run_is_begun_once_asked_to_stop(void **state)
     free(tables);
 }
 
-static void problems_of_the_section_are_said(void **state)
+TEST(problems_of_the_section_are_said)
 {
-    (void)state;
     program p = {.most = 100};
     const cod_compare_arguments arguments = {.path = cod_test_at("c.yaml"), .strategies = "sinle", .seeds = ""};
     const cod_compare_host host = {.context = &p, .say = say, .is_asked = is_asked, .run = run};
@@ -237,12 +231,4 @@ static void problems_of_the_section_are_said(void **state)
     assert_int_equal(p.begun, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_for_each_seed_and_arm),          cmocka_unit_test(others_go_on_after_one_that_failed),
-        cmocka_unit_test(an_equal_time_is_measured_by_a_pilot), cmocka_unit_test(predictions_are_compared_by_pairs),
-        cmocka_unit_test(no_run_is_begun_once_asked_to_stop),   cmocka_unit_test(problems_of_the_section_are_said),
-    };
-    return cmocka_run_group_tests(tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

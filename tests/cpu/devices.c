@@ -6,17 +6,16 @@
 #include "ref/ref.h"
 #include "support/paranoid.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { GUARD = 4096, NAN_BYTE = 0xFF };
 
 cod_test_device test_ref, test_cpu, test_paranoid;
 
-bool test_few;
-
-void test_few_read(int count, char **arguments)
+bool test_few(void)
 {
-    test_few = count > 1 && strcmp(arguments[1], "few") == 0;
+    return getenv("COD_TEST_FEW") != NULL;
 }
 
 int test_devices_open(void **state)

@@ -11,12 +11,10 @@
 extern cod_test_device test_ref, test_cpu, test_paranoid;
 
 /**
- * Whether the program's argument is "few": the test runs on an instruction set that is not the machine's widest. The
- * kernels of all sets have one source, so that few cases show what differs: widths of vectors, remainders, and what
- * oneDNN chooses. Read by test_few_read().
+ * Whether COD_TEST_FEW is set: the test runs on an instruction set that is not the machine's widest. The kernels of all
+ * sets have one source, so that few cases show what differs: widths of vectors, remainders, and what oneDNN chooses.
  */
-extern bool test_few;
-void test_few_read(int count, char **arguments);
+bool test_few(void);
 
 int test_devices_open(void **state);
 int test_devices_close(void **state);

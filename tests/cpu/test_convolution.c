@@ -311,7 +311,7 @@ static void check_layers(cod_dtype dtype)
     for (int i = 0; i < LAYERS; i++)
         for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++)
             for (int accumulate = 0; accumulate <= (kind != COD_OP_CONV2D); accumulate++)
-                if (!test_few || kind == COD_OP_CONV2D || (i + kind) % 2 == accumulate)
+                if (!test_few() || kind == COD_OP_CONV2D || (i + kind) % 2 == accumulate)
                     check_variants(&layers[i], (cod_op_kind)kind, dtype, accumulate != 0);
 }
 
@@ -321,7 +321,7 @@ static void check_lower_outputs(cod_dtype dtype)
     for (int i = 0; i < LAYERS; i++) {
         if (layers[i].stride != 1 || 2 * layers[i].pad != layers[i].kernel - 1)
             continue;
-        for (int gaps = test_few ? i % 2 : 0; gaps < (test_few ? i % 2 + 1 : 2); gaps++) {
+        for (int gaps = test_few() ? i % 2 : 0; gaps < (test_few() ? i % 2 + 1 : 2); gaps++) {
             cod_op op = layer_op(&layers[i], COD_OP_CONV2D, dtype, gaps != 0);
             op.attr.pad_h = 0;
             op.inputs[0].shape.h += 2 * layers[i].pad;
@@ -331,20 +331,18 @@ static void check_lower_outputs(cod_dtype dtype)
     }
 }
 
-static void outputs_lower_than_inputs_agree(void **state)
+TEST(outputs_lower_than_inputs_agree)
 {
-    (void)state;
     check_lower_outputs(COD_F32);
     check_lower_outputs(COD_BF16);
 }
 
 /** With an activation, a residual in either type, and shuffled pixels. */
-static void residuals_are_added(void **state)
+TEST(residuals_are_added)
 {
-    (void)state;
     static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU};
     for (int i = 0; i < LAYERS; i++) {
-        for (int variant = test_few ? i % 4 : 0; variant < 8; variant += test_few ? 4 : 1) {
+        for (int variant = test_few() ? i % 4 : 0; variant < 8; variant += test_few() ? 4 : 1) {
             const cod_dtype dtype = variant & 1 ? COD_BF16 : COD_F32;
             cod_op op = layer_op(&layers[i], COD_OP_CONV2D, dtype, (variant & 2) != 0);
             cod_view *y = &op.outputs[0];
@@ -364,15 +362,13 @@ static void residuals_are_added(void **state)
     }
 }
 
-static void layers_agree_in_f32(void **state)
+TEST(layers_agree_in_f32)
 {
-    (void)state;
     check_layers(COD_F32);
 }
 
-static void layers_agree_in_bf16(void **state)
+TEST(layers_agree_in_bf16)
 {
-    (void)state;
     check_layers(COD_BF16);
 }
 
@@ -395,12 +391,11 @@ static cod_op large_linear_op(cod_op_kind kind, cod_dtype dtype, int64_t rows, b
 }
 
 /** Layers whose weights do not fit in the caches, on few rows. */
-static void large_linear_layers_agree(void **state)
+TEST(large_linear_layers_agree)
 {
-    (void)state;
     static const int64_t rows[] = {1, 13, 16, 32};
     for (int kind = COD_OP_LINEAR; kind <= COD_OP_LINEAR_BACKWARD_WEIGHTS; kind++)
-        for (int i = 0; i < 4; i += test_few ? 3 : 1) {
+        for (int i = 0; i < 4; i += test_few() ? 3 : 1) {
             const cod_dtype dtype = i % 2 ? COD_BF16 : COD_F32;
             cod_op op = large_linear_op((cod_op_kind)kind, dtype, rows[i], i % 2 == 1, i > 0);
             op.accumulate = kind != COD_OP_LINEAR && i > 1;
@@ -423,21 +418,18 @@ static void check_random(cod_test_device tested, uint64_t seeds)
     }
 }
 
-static void random_convolutions_agree(void **state)
+TEST(random_convolutions_agree)
 {
-    (void)state;
-    check_random(test_cpu, test_few ? SEEDS / 3 : SEEDS);
+    check_random(test_cpu, test_few() ? SEEDS / 3 : SEEDS);
 }
 
-static void plans_touch_only_their_outputs(void **state)
+TEST(plans_touch_only_their_outputs)
 {
-    (void)state;
     check_random(test_paranoid, SEEDS / 4);
 }
 
-static void planted_errors_are_noticed(void **state)
+TEST(planted_errors_are_noticed)
 {
-    (void)state;
     static const layer l = {3, 7, 13, 64, 64, 3, 1, 1};
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         const cod_op op = layer_op(&l, (cod_op_kind)kind, COD_BF16, false);
@@ -448,20 +440,5 @@ static void planted_errors_are_noticed(void **state)
     }
 }
 
-int main(int count, char **arguments)
-{
-    test_few_read(count, arguments);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_lower_than_inputs_agree),
-        cmocka_unit_test(layers_agree_in_f32),
-        cmocka_unit_test(layers_agree_in_bf16),
-        cmocka_unit_test(residuals_are_added),
-        cmocka_unit_test(large_linear_layers_agree),
-        cmocka_unit_test(random_convolutions_agree),
-        cmocka_unit_test(plans_touch_only_their_outputs),
-        cmocka_unit_test(planted_errors_are_noticed),
-    };
-    if (cod_test_absent(&cod_cpu_backend))
-        return 77;
-    return cmocka_run_group_tests_name("cpu's convolutions against ref", tests, test_devices_open, test_devices_close);
-}
+TEST_GROUP(test_devices_open, test_devices_close)
+TEST_DEVICE(cod_cpu_backend)

@@ -58,9 +58,8 @@ static void check_taken(cpu_onednn *onednn, cpu_image x, cpu_image y, const char
 }
 
 /** brgconv, the fastest, reads a word behind an array while it is made. It is taken where that can be read. */
-static void amx_needs_readable_words(void **state)
+TEST(amx_needs_readable_words)
 {
-    (void)state;
     cpu_onednn *onednn;
     const char *prefix = guarded || sanitized ? "jit:avx512_core_amx" : "brgconv:avx512_core_amx";
     assert_ok(cpu_onednn_create(&onednn));
@@ -70,10 +69,4 @@ static void amx_needs_readable_words(void **state)
     cpu_onednn_destroy(onednn);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cpu_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(amx_needs_readable_words)};
-    return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
-}
+TEST_DEVICE(cod_cpu_backend)

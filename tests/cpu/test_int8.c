@@ -92,9 +92,8 @@ static double expected_element(const cod_op *op, const double *x, const double *
     return (double)sum * (double)factor + (bias ? bias[o] : 0);
 }
 
-static void ref_is_the_formula(void **state)
+TEST(ref_is_the_formula)
 {
-    (void)state;
     for (int i = 0; i < 12; i++) {
         cod_op op = layer_op(&layers[i], i % 2 ? 1 : 5);
         op.attr.activation = COD_ACT_NONE;
@@ -121,9 +120,8 @@ static bool has_int8(void)
     return test_cpu.backend->supports(test_cpu.device, COD_S8);
 }
 
-static void without_the_instructions_it_says_so(void **state)
+TEST(without_the_instructions_it_says_so)
 {
-    (void)state;
     if (has_int8())
         skip();
     const cod_op op = layer_op(&layers[0], 0);
@@ -149,33 +147,29 @@ static void check_layers(cod_test_device tested, int step)
     }
 }
 
-static void layers_agree_with_ref(void **state)
+TEST(layers_agree_with_ref)
 {
-    (void)state;
     if (!has_int8())
         skip();
     check_layers(test_cpu, STEP);
 }
 
-static void plans_touch_only_their_outputs(void **state)
+TEST(plans_touch_only_their_outputs)
 {
-    (void)state;
     if (!has_int8())
         skip();
     check_layers(test_paranoid, 3 * STEP);
 }
 
-static void extremes_are_as_specified(void **state)
+TEST(extremes_are_as_specified)
 {
-    (void)state;
     cod_parity_extreme_integers(test_ref);
     if (has_int8())
         cod_parity_extreme_integers(test_cpu);
 }
 
-static void new_weights_take_effect_when_prepared(void **state)
+TEST(new_weights_take_effect_when_prepared)
 {
-    (void)state;
     if (!has_int8())
         skip();
     const cod_op op = layer_op(&layers[4], 1);
@@ -196,9 +190,8 @@ static void new_weights_take_effect_when_prepared(void **state)
     cod_test_op_clear(&b);
 }
 
-static void a_range_that_is_none_is_refused(void **state)
+TEST(a_range_that_is_none_is_refused)
 {
-    (void)state;
     static const float ranges[] = {-1, NAN, INFINITY};
     for (int i = 0; i < 3; i++) {
         cod_op op = layer_op(&layers[0], 0);
@@ -216,18 +209,5 @@ static void a_range_that_is_none_is_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "shapes", cod_test_op_init(&test, test_cpu, &two));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ref_is_the_formula),
-        cmocka_unit_test(without_the_instructions_it_says_so),
-        cmocka_unit_test(layers_agree_with_ref),
-        cmocka_unit_test(plans_touch_only_their_outputs),
-        cmocka_unit_test(extremes_are_as_specified),
-        cmocka_unit_test(new_weights_take_effect_when_prepared),
-        cmocka_unit_test(a_range_that_is_none_is_refused),
-    };
-    if (cod_test_absent(&cod_cpu_backend))
-        return 77;
-    return cmocka_run_group_tests_name("int8", tests, test_devices_open, test_devices_close);
-}
+TEST_GROUP(test_devices_open, test_devices_close)
+TEST_DEVICE(cod_cpu_backend)

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 /** The variable is read once in a process, so what it may be is tested by running test_parity with each value. */
-static void unknown_set_is_refused_each_time(void **state)
+TEST(unknown_set_is_refused_each_time)
 {
-    (void)state;
     cod_device *device = NULL;
     assert_int_equal(setenv("COD_CPU_ISA", "avx1024", 1), 0);
     for (int i = 0; i < 2; i++)
@@ -15,10 +14,4 @@ static void unknown_set_is_refused_each_time(void **state)
                      cod_cpu_backend.open(NULL, &device));
     assert_int_equal(setenv("COD_CPU_ISA", "generic", 1), 0);
     assert_fails(COD_ERR_ARGUMENT, "avx1024", cod_cpu_backend.open(NULL, &device));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(unknown_set_is_refused_each_time)};
-    return cmocka_run_group_tests_name("instruction sets", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ enum { SEEDS = 120 };
 /** Of each kind of op. Tests of odd sizes take twice as many: few of them still meet all combinations. */
 static uint64_t seeds(void)
 {
-    return test_few ? SEEDS / 4 : SEEDS;
+    return test_few() ? SEEDS / 4 : SEEDS;
 }
 
 /** NORM_APPLY alone is there, as programs recompute by it. */
@@ -30,30 +30,26 @@ static const cod_parity cpu = {&test_ref, &test_cpu, cod_parity_tolerance, is_mi
                         paranoid = {&test_ref,  &test_paranoid, cod_parity_tolerance,
                                     is_missing, NULL,           cod_paranoid_violations};
 
-static void kinds_agree_with_ref_in_f32(void **state)
+TEST(kinds_agree_with_ref_in_f32)
 {
-    (void)state;
     cod_parity_kinds(&cpu, COD_F32, seeds());
 }
 
 /** bf16 must be right on every processor, fast or not. */
-static void kinds_agree_with_ref_in_bf16(void **state)
+TEST(kinds_agree_with_ref_in_bf16)
 {
-    (void)state;
     cod_parity_kinds(&cpu, COD_BF16, seeds());
 }
 
-static void plans_touch_only_their_outputs(void **state)
+TEST(plans_touch_only_their_outputs)
 {
-    (void)state;
     cod_parity_kinds(&paranoid, COD_F32, seeds() / 4);
     cod_parity_kinds(&paranoid, COD_BF16, seeds() / 4);
 }
 
 /** This backend fuses nothing, so that compilers halve no normalisation for it. */
-static void halves_of_normalisations_are_refused(void **state)
+TEST(halves_of_normalisations_are_refused)
 {
-    (void)state;
     int refused = 0;
     assert_null(test_cpu.backend->op_fuses);
     assert_null(test_cpu.backend->plan_create_fused);
@@ -90,9 +86,8 @@ static void set_shape(cod_view *view, cod_shape shape)
 }
 
 /** Blocks of four vectors and what is left of them, single pixels, rows that are no multiple of anything. */
-static void normalisations_of_odd_sizes_agree_with_ref(void **state)
+TEST(normalisations_of_odd_sizes_agree_with_ref)
 {
-    (void)state;
     static const int64_t channels[] = {3, 5, 64, 65};
     static const cod_op_kind kinds[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_INFERENCE, COD_OP_NORM_APPLY,
                                         COD_OP_NORM_BACKWARD, COD_OP_NORM_INFERENCE_BACKWARD};
@@ -113,9 +108,8 @@ static void normalisations_of_odd_sizes_agree_with_ref(void **state)
 }
 
 /** Windows over one pixel and over odd sizes, one picture and several, channels that are no whole vectors. */
-static void pools_of_odd_sizes_agree_with_ref(void **state)
+TEST(pools_of_odd_sizes_agree_with_ref)
 {
-    (void)state;
     static const int64_t channels[] = {3, 5, 64, 65};
     static const cod_op_kind kinds[] = {COD_OP_POOL, COD_OP_POOL_BACKWARD};
     size_t seen[3] = {0};
@@ -144,9 +138,8 @@ static void pools_of_odd_sizes_agree_with_ref(void **state)
 }
 
 /** Losses on rows of one class, and of more classes than a vector holds. */
-static void rows_of_odd_sizes_agree_with_ref(void **state)
+TEST(rows_of_odd_sizes_agree_with_ref)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 3, 5, 64, 65};
     for (uint64_t seed = 0; seed < 2 * seeds(); seed++) {
         const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
@@ -165,9 +158,8 @@ static void rows_of_odd_sizes_agree_with_ref(void **state)
 }
 
 /** One pair of neighbours in one direction, none in the other. */
-static void variation_of_two_pixels_agrees_with_ref(void **state)
+TEST(variation_of_two_pixels_agrees_with_ref)
 {
-    (void)state;
     static const cod_shape shapes[] = {{1, 1, 2, 1}, {1, 2, 1, 1}};
     for (uint64_t seed = 0; seed < 4; seed++) {
         cod_op op = {.kind = COD_OP_LOSS, .attr = {.loss = COD_LOSS_TV, .alpha = 1}, .name = "pair"};
@@ -178,9 +170,8 @@ static void variation_of_two_pixels_agrees_with_ref(void **state)
 }
 
 /** To the last bit, also where they are small beside the slope. */
-static void positive_values_pass_an_activation_as_they_are(void **state)
+TEST(positive_values_pass_an_activation_as_they_are)
 {
-    (void)state;
     enum { COUNT = 40 };
     cod_op op = {.kind = COD_OP_ACTIVATION, .attr = {.activation = COD_ACT_LEAKY_RELU, .leak = 0.2f}, .name = "leaky"};
     op.inputs[0] = op.outputs[0] = cod_view_dense(NULL, 0, COD_F32, (cod_shape){1, 2, 4, COUNT / 8});
@@ -191,54 +182,30 @@ static void positive_values_pass_an_activation_as_they_are(void **state)
     assert_memory_equal(y, x, sizeof y);
 }
 
-static void large_logits_agree_with_ref(void **state)
+TEST(large_logits_agree_with_ref)
 {
-    (void)state;
     cod_parity_large_logits(&cpu, 4e-7, 2e-38); /* the smallest number that the vector exponential gives */
 }
 
-static void losses_show_nan(void **state)
+TEST(losses_show_nan)
 {
-    (void)state;
     cod_parity_losses_show_nan(test_cpu);
 }
 
-static void copies_arrive(void **state)
+TEST(copies_arrive)
 {
-    (void)state;
     cod_test_copies(test_cpu);
     cod_test_copies(test_paranoid);
     assert_int_equal(cod_paranoid_violations(NULL, 0), 0);
 }
 
 /** Of one piece and of several. */
-static void averages_have_the_bits_of_ema(void **state)
+TEST(averages_have_the_bits_of_ema)
 {
-    (void)state;
     static const int64_t counts[] = {1, 299, (1 << 15) + 5, 100003};
     for (uint64_t seed = 0; seed < 20; seed++)
         assert_ok(cod_test_average(test_cpu, counts[seed % 4], seed));
 }
 
-int main(int count, char **arguments)
-{
-    test_few_read(count, arguments);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_agree_with_ref_in_f32),
-        cmocka_unit_test(kinds_agree_with_ref_in_bf16),
-        cmocka_unit_test(normalisations_of_odd_sizes_agree_with_ref),
-        cmocka_unit_test(pools_of_odd_sizes_agree_with_ref),
-        cmocka_unit_test(rows_of_odd_sizes_agree_with_ref),
-        cmocka_unit_test(variation_of_two_pixels_agrees_with_ref),
-        cmocka_unit_test(positive_values_pass_an_activation_as_they_are),
-        cmocka_unit_test(large_logits_agree_with_ref),
-        cmocka_unit_test(losses_show_nan),
-        cmocka_unit_test(averages_have_the_bits_of_ema),
-        cmocka_unit_test(copies_arrive),
-        cmocka_unit_test(plans_touch_only_their_outputs),
-        cmocka_unit_test(halves_of_normalisations_are_refused),
-    };
-    if (cod_test_absent(&cod_cpu_backend))
-        return 77;
-    return cmocka_run_group_tests_name("cpu against ref", tests, test_devices_open, test_devices_close);
-}
+TEST_GROUP(test_devices_open, test_devices_close)
+TEST_DEVICE(cod_cpu_backend)

@@ -43,17 +43,15 @@ static void check_parity(void)
     }
 }
 
-static void computes_with_the_threads_granted(void **state)
+TEST(computes_with_the_threads_granted)
 {
-    (void)state;
     cod_test_assert_contains(cpu.backend->describe(cpu.device), granted() == 1 ? ", 1 thread" : ", 2 threads");
     check_parity();
 }
 
 /** Another library may leave any setting behind, also between a plan's creation and its run. */
-static void changed_team_size_is_set_again(void **state)
+TEST(changed_team_size_is_set_again)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         const cod_op op = convolution((cod_op_kind)(COD_OP_CONV2D + seed % 3), seed % 2 == 0);
         cod_test_op test;
@@ -71,9 +69,8 @@ static void changed_team_size_is_set_again(void **state)
     check_parity();
 }
 
-static void smaller_team_is_refused(void **state)
+TEST(smaller_team_is_refused)
 {
-    (void)state;
     if (granted() == 1)
         skip();
     const cod_op op = convolution(COD_OP_CONV2D_BACKWARD_WEIGHTS, false);
@@ -118,12 +115,4 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(computes_with_the_threads_granted),
-        cmocka_unit_test(changed_team_size_is_set_again),
-        cmocka_unit_test(smaller_team_is_refused),
-    };
-    return cmocka_run_group_tests_name("threads", tests, setup, teardown);
-}
+TEST_GROUP(setup, teardown)

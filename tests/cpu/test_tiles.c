@@ -118,9 +118,8 @@ static void assert_refs_bits(const cod_op *op, int i, bool gaps)
 }
 
 /** Dense, and with gaps between pixels and added to what was there. */
-static void layers_have_refs_bits(void **state)
+TEST(layers_have_refs_bits)
 {
-    (void)state;
     for (int i = 0; i < LAYERS; i++) {
         for (int gaps = 0; gaps < 2; gaps++) {
             const cod_op op = gradient(&layers[i], gaps != 0);
@@ -129,9 +128,8 @@ static void layers_have_refs_bits(void **state)
     }
 }
 
-static void shuffled_pixels_have_refs_bits(void **state)
+TEST(shuffled_pixels_have_refs_bits)
 {
-    (void)state;
     static const layer shuffled[] = {{2, 5, 7, 16, 64, 3, 3, 1, 1, 1, 1},
                                      {2, 9, 11, 31, 64, 4, 4, 1, 1, 2, 2},
                                      {3, 17, 90, 20, 288, 3, 3, 1, 1, 1, 1}};
@@ -148,10 +146,30 @@ static void shuffled_pixels_have_refs_bits(void **state)
     }
 }
 
-/** Of results as large as 2·2·512·9, bf16 keeps some 8 bits: `ref` reads and rounds as the device does. */
-static void strided_convolutions_agree_with_ref(void **state)
+static int set_up(void **state)
 {
-    (void)state;
+    return setenv("COD_CPU_CONVOLUTION", "tiles", 1) || test_devices_open(state);
+}
+
+static int reopen(void **state, const char *convolution)
+{
+    test_devices_close(state);
+    return setenv("COD_CPU_CONVOLUTION", convolution, 1) || test_devices_open(state);
+}
+
+static int force_phased(void **state)
+{
+    return reopen(state, "phased");
+}
+
+static int force_tiles(void **state)
+{
+    return reopen(state, "tiles");
+}
+
+/** Of results as large as 2·2·512·9, bf16 keeps some 8 bits: `ref` reads and rounds as the device does. */
+TEST_WITH(strided_convolutions_agree_with_ref, force_phased, force_tiles)
+{
     static const layer strided[] = {
         {1, 13, 62, 512, 32, 3, 3, 1, 1, 2, 2}, /* chunks of 5 lines and fewer */
         {7, 12, 12, 512, 32, 3, 3, 1, 1, 2, 2}, /* chunks of 3 images and 1 */
@@ -180,9 +198,8 @@ static void strided_convolutions_agree_with_ref(void **state)
 /**
  * Numbers that are not finite reach the gradients of their own channels alone, and all of those that `ref` has there.
  */
-static void infinite_values_stay_in_their_channels(void **state)
+TEST(infinite_values_stay_in_their_channels)
 {
-    (void)state;
     static const layer l = {2, 5, 7, 20, 18, 3, 3, 1, 1, 1, 1};
     static const double poisons[] = {NAN, INFINITY};
     const cod_op op = gradient(&l, false);
@@ -199,9 +216,8 @@ static void infinite_values_stay_in_their_channels(void **state)
 }
 
 /** Sums that round: who adds what does not depend on how many threads there are. */
-static void threads_do_not_change_bits(void **state)
+TEST(threads_do_not_change_bits)
 {
-    (void)state;
     static const layer shapes[] = {{2, 9, 400, 33, 20, 3, 3, 1, 1, 1, 1},
                                    {1, 7, 13, 64, 3, 9, 9, 4, 4, 1, 1},
                                    {5, 12, 12, 300, 20, 3, 3, 1, 1, 2, 2}};
@@ -232,9 +248,8 @@ static void assert_refused(const cod_op *op)
     assert_false(cpu_tiles_fits(test_cpu.device, op));
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     static const layer fits = {2, 20, 40, 32, 32, 3, 3, 1, 1, 1, 1};
     const cod_op op = gradient(&fits, false);
     assert_true(cpu_tiles_fits(test_cpu.device, &op));
@@ -284,9 +299,8 @@ static runner runner_of(const cod_op *op, const char *convolution)
 }
 
 /** Up to 128 outputs the kernel is taken untimed, beyond them oneDNN's is. */
-static void outputs_decide_where_nothing_is_timed(void **state)
+TEST(outputs_decide_where_nothing_is_timed)
 {
-    (void)state;
     static const layer few = {1, 3, 4, 16, 128, 3, 3, 1, 1, 1, 1}, many = {1, 3, 4, 16, 129, 3, 3, 1, 1, 1, 1};
     const cod_op of_few = gradient(&few, false), of_many = gradient(&many, false);
     const runner tiles = runner_of(&of_few, "tiles"), onednn = runner_of(&of_few, "onednn");
@@ -296,39 +310,5 @@ static void outputs_decide_where_nothing_is_timed(void **state)
     assert_true(runner_of(&of_many, "tiles") == tiles);
 }
 
-static int set_up(void **state)
-{
-    return setenv("COD_CPU_CONVOLUTION", "tiles", 1) || test_devices_open(state);
-}
-
-static int reopen(void **state, const char *convolution)
-{
-    test_devices_close(state);
-    return setenv("COD_CPU_CONVOLUTION", convolution, 1) || test_devices_open(state);
-}
-
-static int force_phased(void **state)
-{
-    return reopen(state, "phased");
-}
-
-static int force_tiles(void **state)
-{
-    return reopen(state, "tiles");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_have_refs_bits),
-        cmocka_unit_test(shuffled_pixels_have_refs_bits),
-        cmocka_unit_test_setup_teardown(strided_convolutions_agree_with_ref, force_phased, force_tiles),
-        cmocka_unit_test(infinite_values_stay_in_their_channels),
-        cmocka_unit_test(threads_do_not_change_bits),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(outputs_decide_where_nothing_is_timed),
-    };
-    if (cod_test_absent(&cod_cpu_backend))
-        return 77;
-    return cmocka_run_group_tests_name("our convolutions on tiles", tests, set_up, test_devices_close);
-}
+TEST_GROUP(set_up, test_devices_close)
+TEST_DEVICE(cod_cpu_backend)

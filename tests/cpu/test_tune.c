@@ -57,9 +57,8 @@ static void plan_once(bool no_autotune, bool deterministic, int64_t width)
     on.backend->close(on.device);
 }
 
-static void each_shape_is_timed_once(void **state)
+TEST(each_shape_is_timed_once)
 {
-    (void)state;
     unlink(cache_file());
     plan_once(false, false, 8);
     assert_int_equal(cached_lines(), 1);
@@ -70,9 +69,8 @@ static void each_shape_is_timed_once(void **state)
 }
 
 /** The key is a hash of what stands behind it: among others, more or fewer of them, the choice is made anew. */
-static void candidates_are_part_of_the_key(void **state)
+TEST(candidates_are_part_of_the_key)
 {
-    (void)state;
     char line[600];
     unlink(cache_file());
     plan_once(false, false, 8);
@@ -83,18 +81,16 @@ static void candidates_are_part_of_the_key(void **state)
     cod_test_assert_contains(line, "; of winograd4, winograd, onednn; ");
 }
 
-static void fixed_choices_are_not_timed(void **state)
+TEST(fixed_choices_are_not_timed)
 {
-    (void)state;
     unlink(cache_file());
     plan_once(true, false, 8);
     plan_once(false, true, 8);
     assert_int_equal(cached_lines(), 0);
 }
 
-static void a_damaged_cache_is_passed_over(void **state)
+TEST(a_damaged_cache_is_passed_over)
 {
-    (void)state;
     char line[600];
     unlink(cache_file());
     plan_once(false, false, 8);
@@ -108,17 +104,15 @@ static void a_damaged_cache_is_passed_over(void **state)
     assert_int_equal(cached_lines(), 5); /* timed again, and noted behind them */
 }
 
-static void no_cache_is_no_error(void **state)
+TEST(no_cache_is_no_error)
 {
-    (void)state;
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     plan_once(false, false, 8);
     setenv("XDG_CACHE_HOME", cod_test_at(""), 1);
 }
 
-static void an_unknown_name_is_refused(void **state)
+TEST(an_unknown_name_is_refused)
 {
-    (void)state;
     cod_device *device = NULL;
     setenv("COD_CPU_CONVOLUTION", "fastest", 1);
     assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd, winograd4, strided, phased or onednn",
@@ -134,12 +128,4 @@ static int set_up(void **state)
     return setenv("XDG_CACHE_HOME", cod_test_at(""), 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_shape_is_timed_once),    cmocka_unit_test(candidates_are_part_of_the_key),
-        cmocka_unit_test(fixed_choices_are_not_timed), cmocka_unit_test(a_damaged_cache_is_passed_over),
-        cmocka_unit_test(no_cache_is_no_error),        cmocka_unit_test(an_unknown_name_is_refused),
-    };
-    return cmocka_run_group_tests_name("autotuner", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

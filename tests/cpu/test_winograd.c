@@ -146,13 +146,12 @@ static void add_residual(cod_op *op, int variant)
         cod_test_view_of(variant % 2 ? COD_F32 : op->outputs[0].dtype, op->outputs[0].shape, variant % 3 * 5);
 }
 
-static void whole_numbers_come_out_exactly(void **state)
+TEST(whole_numbers_come_out_exactly)
 {
-    (void)state;
     static const cod_activation activations[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU};
     for (int i = 0; i < LAYERS; i++) {
         /* Few: each layer of one kind in each type, so that neighbours take turns. */
-        for (int variant = test_few ? i % 3 : 0; variant < 18; variant += test_few ? 3 : 1) {
+        for (int variant = test_few() ? i % 3 : 0; variant < 18; variant += test_few() ? 3 : 1) {
             const cod_op_kind kind = (cod_op_kind)(COD_OP_CONV2D + variant % 3);
             const cod_dtype dtype = variant / 3 % 2 && has_bf16() ? COD_BF16 : COD_F32;
             /* Shuffled by 1, 2 and 3. */
@@ -171,11 +170,10 @@ static void whole_numbers_come_out_exactly(void **state)
 }
 
 /** As in bands, whose input has a line more above and below. */
-static void outputs_lower_than_inputs_come_out_exactly(void **state)
+TEST(outputs_lower_than_inputs_come_out_exactly)
 {
-    (void)state;
     for (int i = 0; i < LAYERS; i++) {
-        for (int variant = test_few ? i % 2 : 0; variant < 6; variant += test_few ? 3 : 1) {
+        for (int variant = test_few() ? i % 2 : 0; variant < 6; variant += test_few() ? 3 : 1) {
             const cod_dtype dtype = variant % 2 && has_bf16() ? COD_BF16 : COD_F32;
             cod_op op =
                 layer_op(&layers[i], COD_OP_CONV2D, dtype, variant % 5 * 8, layers[i].out <= 64 ? 1 + variant / 2 : 1);
@@ -208,9 +206,8 @@ static double rms_error(cod_test_device on, const cod_op *op, const double *exac
  * Against f64 on unrounded numbers, the error is to stay within twice a direct convolution's, which rounds the same
  * inputs; in f32, where a sum over all tiles is one chain and oneDNN's are several, or within 2^-20 of the result.
  */
-static void it_rounds_at_most_twice_as_coarsely_as_direct(void **state)
+TEST(it_rounds_at_most_twice_as_coarsely_as_direct)
 {
-    (void)state;
     static const layer l = {2, 24, 24, 64, 64};
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         const cod_op op = layer_op(&l, (cod_op_kind)kind, has_bf16() ? COD_BF16 : COD_F32, 0, 1);
@@ -229,9 +226,8 @@ static void it_rounds_at_most_twice_as_coarsely_as_direct(void **state)
  * In f32 alone, to within 2^-18 of the result: transforms with factors up to 25 round more coarsely than those of 2x2
  * outputs.
  */
-static void large_tiles_round_to_a_quarter_million(void **state)
+TEST(large_tiles_round_to_a_quarter_million)
 {
-    (void)state;
     static const layer l = {2, 22, 26, 64, 64};
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         const cod_op op = layer_op(&l, (cod_op_kind)kind, COD_F32, 0, 1);
@@ -268,16 +264,5 @@ static int close_devices(void **state)
     return test_devices_close(state);
 }
 
-int main(int count, char **arguments)
-{
-    test_few_read(count, arguments);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_come_out_exactly),
-        cmocka_unit_test(outputs_lower_than_inputs_come_out_exactly),
-        cmocka_unit_test(it_rounds_at_most_twice_as_coarsely_as_direct),
-        cmocka_unit_test(large_tiles_round_to_a_quarter_million),
-    };
-    if (cod_test_absent(&cod_cpu_backend))
-        return 77;
-    return cmocka_run_group_tests_name("winograd", tests, open_devices, close_devices);
-}
+TEST_GROUP(open_devices, close_devices)
+TEST_DEVICE(cod_cpu_backend)

@@ -18,7 +18,7 @@ static nccl_result add_three(const void *source, void *target, size_t count, int
 }
 
 /** Every value is rounded twice, at any count: none, part of a block, more than all blocks' threads. */
-static void sums_become_averages(void **)
+TEST(sums_become_averages)
 {
     static const size_t counts[] = {0, 1, 255, 257, 3 * SCALE_BLOCKS * SCALE_THREADS + 5};
     nccl_calls calls = {};
@@ -46,10 +46,4 @@ static void sums_become_averages(void **)
         cudaFree(memory);
     }
     cudaEventDestroy(reduction.done);
-}
-
-int main()
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_become_averages)};
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

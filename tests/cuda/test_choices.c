@@ -86,9 +86,8 @@ static int clean(void **state)
     return 0;
 }
 
-static void choices_are_read_by_later_processes(void **state)
+TEST_WITH(choices_are_read_by_later_processes, clean, NULL)
 {
-    (void)state;
     assert_string_equal(told("a op; with words"), "");
     tell("a op; with words", "own-128x64");
     tell("another", "cudnn-e6-k3:1-k7:2");
@@ -100,9 +99,8 @@ static void choices_are_read_by_later_processes(void **state)
     assert_int_equal(warnings, 0);
 }
 
-static void what_cannot_be_a_line_is_refused(void **state)
+TEST_WITH(what_cannot_be_a_line_is_refused, clean, NULL)
 {
-    (void)state;
     char key[CUDA_KEY_BYTES + 1];
     cuda_choices *choices = open_file();
     memset(key, 'k', sizeof key - 1);
@@ -118,9 +116,8 @@ static void what_cannot_be_a_line_is_refused(void **state)
 }
 
 /** Each byte of a line changed in turn: its choice is gone, the others are not. */
-static void damaged_lines_are_passed_over(void **state)
+TEST_WITH(damaged_lines_are_passed_over, clean, NULL)
 {
-    (void)state;
     char text[4096];
     tell("first", "own-1x1");
     tell("second", "own-2x2");
@@ -151,9 +148,8 @@ static void damaged_lines_are_passed_over(void **state)
 }
 
 /** At any length, the whole lines of a truncated file count. */
-static void truncated_files_are_read_as_far_as_they_go(void **state)
+TEST_WITH(truncated_files_are_read_as_far_as_they_go, clean, NULL)
 {
-    (void)state;
     char text[4096];
     tell("first", "own-1x1");
     tell("second", "own-2x2");
@@ -168,9 +164,8 @@ static void truncated_files_are_read_as_far_as_they_go(void **state)
     assert_string_equal(told("second"), "own-2x2");
 }
 
-static void foreign_files_are_kept_aside(void **state)
+TEST_WITH(foreign_files_are_kept_aside, clean, NULL)
 {
-    (void)state;
     static const char foreign[] = "a letter\n\0with all bytes \377\n";
     char kept[sizeof foreign];
     write_all(foreign, sizeof foreign);
@@ -191,9 +186,8 @@ static void foreign_files_are_kept_aside(void **state)
 enum { WRITERS = 2, KEYS = 60 };
 
 /** Two processes write at once, and each reads whole files only. */
-static void processes_may_write_at_once(void **state)
+TEST_WITH(processes_may_write_at_once, clean, NULL)
 {
-    (void)state;
     pid_t children[WRITERS];
     for (int child = 0; child < WRITERS; child++) {
         children[child] = fork();
@@ -224,9 +218,8 @@ static void processes_may_write_at_once(void **state)
     assert_int_equal(warnings, 0);
 }
 
-static void a_file_that_cannot_be_written_is_said_once(void **state)
+TEST_WITH(a_file_that_cannot_be_written_is_said_once, clean, NULL)
 {
-    (void)state;
     cuda_choices *choices = NULL;
     assert_ok(cuda_choices_open("/proc/nowhere/cuda.txt", &choices));
     assert_ok(cuda_choices_add(choices, "a", "own", 1));
@@ -237,9 +230,8 @@ static void a_file_that_cannot_be_written_is_said_once(void **state)
     cuda_choices_close(choices);
 }
 
-static void the_environment_names_the_file(void **state)
+TEST_WITH(the_environment_names_the_file, clean, NULL)
 {
-    (void)state;
     char path[4096], expected[4096];
     setenv("COD_CUDA_CACHE", "off", 1);
     cuda_choices_path(path, sizeof path);
@@ -292,9 +284,8 @@ static cuda_tuned tune(fake *f, const char *key, double budget_s)
     return out;
 }
 
-static void the_fastest_wins_and_is_remembered(void **state)
+TEST_WITH(the_fastest_wins_and_is_remembered, clean, NULL)
 {
-    (void)state;
     fake f = {.us = {30, 0, 10, 20}};
     cuda_tuned out = tune(&f, "op", 60);
     assert_int_equal(out.chosen, 2);
@@ -309,16 +300,14 @@ static void the_fastest_wins_and_is_remembered(void **state)
     assert_true(out.chosen == 3 && f.times[0] == 2);
 }
 
-static void of_equals_the_first_wins(void **state)
+TEST_WITH(of_equals_the_first_wins, clean, NULL)
 {
-    (void)state;
     fake f = {.us = {10, 10, 10, 10}};
     assert_int_equal(tune(&f, "op", 60).chosen, 0);
 }
 
-static void a_remembered_name_that_is_no_candidate_is_timed_anew(void **state)
+TEST_WITH(a_remembered_name_that_is_no_candidate_is_timed_anew, clean, NULL)
 {
-    (void)state;
     fake f = {.us = {30, 20, 10, 5}};
     tell("op", "cudnn-e77");
     const cuda_tuned out = tune(&f, "op", 60);
@@ -326,17 +315,15 @@ static void a_remembered_name_that_is_no_candidate_is_timed_anew(void **state)
     assert_string_equal(told("op"), "cudnn-e2");
 }
 
-static void without_time_the_first_is_taken(void **state)
+TEST_WITH(without_time_the_first_is_taken, clean, NULL)
 {
-    (void)state;
     fake f = {.us = {30, 20, 10, 5}};
     const cuda_tuned out = tune(&f, "op", 0);
     assert_true(out.chosen == 0 && f.times[0] == 1 && f.times[1] == 0);
 }
 
-static void failures_end_the_search_and_nothing_is_remembered(void **state)
+TEST_WITH(failures_end_the_search_and_nothing_is_remembered, clean, NULL)
 {
-    (void)state;
     cuda_choices *choices = open_file();
     cuda_tuned out;
     fake f = {.us = {0, 0, 0, 0}};
@@ -355,22 +342,4 @@ static int set_up(void **state)
     return cod_test_folder_make(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(choices_are_read_by_later_processes, clean),
-        cmocka_unit_test_setup(what_cannot_be_a_line_is_refused, clean),
-        cmocka_unit_test_setup(damaged_lines_are_passed_over, clean),
-        cmocka_unit_test_setup(truncated_files_are_read_as_far_as_they_go, clean),
-        cmocka_unit_test_setup(foreign_files_are_kept_aside, clean),
-        cmocka_unit_test_setup(processes_may_write_at_once, clean),
-        cmocka_unit_test_setup(a_file_that_cannot_be_written_is_said_once, clean),
-        cmocka_unit_test_setup(the_environment_names_the_file, clean),
-        cmocka_unit_test_setup(the_fastest_wins_and_is_remembered, clean),
-        cmocka_unit_test_setup(of_equals_the_first_wins, clean),
-        cmocka_unit_test_setup(a_remembered_name_that_is_no_candidate_is_timed_anew, clean),
-        cmocka_unit_test_setup(without_time_the_first_is_taken, clean),
-        cmocka_unit_test_setup(failures_end_the_search_and_nothing_is_remembered, clean),
-    };
-    return cmocka_run_group_tests_name("choices", tests, set_up, cod_test_folder_remove);
-}
+TEST_GROUP(set_up, cod_test_folder_remove)

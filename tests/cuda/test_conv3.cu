@@ -73,7 +73,7 @@ static bool planted_agrees(uint64_t seed)
     return agrees;
 }
 
-static void a_missing_barrier_is_found(void **)
+TEST(a_missing_barrier_is_found)
 {
     missing = -1;
     assert_true(planted_agrees(1) && planted_agrees(2));
@@ -87,7 +87,7 @@ static void a_missing_barrier_is_found(void **)
 }
 
 /** What fits: of A100 and of GPUs with 99 KiB; less of either, until nothing does. */
-static void less_shared_memory_has_other_kernels(void **)
+TEST(less_shared_memory_has_other_kernels)
 {
     static const size_t kilobytes[] = {227, 163, 99, 48};
     const size_t all = test_cuda.device->shared_bytes;
@@ -124,7 +124,7 @@ static void less_shared_memory_has_other_kernels(void **)
  * What is chosen for the trunk of SRResNet on an H100: small tiles for a small batch, in one round; large ones for a
  * large one.
  */
-static void tiles_follow_from_the_batch(void **)
+TEST(tiles_follow_from_the_batch)
 {
     static const struct {
         int images, rows, tile_h, tile_w, tiles, blocks;
@@ -156,7 +156,7 @@ static void tiles_follow_from_the_batch(void **)
 }
 
 /** Nothing behind the convolution gathers sums: both kernels of the largest tiles, which have most registers. */
-static void large_tiles_store_without_sums(void **)
+TEST(large_tiles_store_without_sums)
 {
     static const int64_t channels[] = {64, 96};
     for (const int64_t c_in : channels) {
@@ -215,20 +215,10 @@ static void check_gradient(int64_t channels, size_t kilobytes)
     assert_true(gradients[0] == gradients[1]);
 }
 
-static void gradients_have_kernels_by_width_and_memory(void **)
+TEST(gradients_have_kernels_by_width_and_memory)
 {
     check_gradient(48, 227);
     check_gradient(64, 99);
 }
 
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_barrier_is_found),
-        cmocka_unit_test(less_shared_memory_has_other_kernels),
-        cmocka_unit_test(tiles_follow_from_the_batch),
-        cmocka_unit_test(large_tiles_store_without_sums),
-        cmocka_unit_test(gradients_have_kernels_by_width_and_memory),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)

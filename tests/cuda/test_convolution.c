@@ -157,9 +157,8 @@ static void check_layer(int number, cod_op_kind kind, int first, int last)
     }
 }
 
-static void layers_agree(void **state)
+TEST(layers_agree)
 {
-    (void)state;
     for (int number = 0; number < LAYERS; number++) {
         const bool small = layers[number].n * layers[number].h * layers[number].w < 200;
         const int first = number % VARIANT_STEP;
@@ -169,9 +168,8 @@ static void layers_agree(void **state)
 }
 
 /** As in bands: padded at the sides only. */
-static void heights_and_widths_are_told_apart(void **state)
+TEST(heights_and_widths_are_told_apart)
 {
-    (void)state;
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         for (int variant = 0; variant < 8; variant++) {
             const bool narrow = variant & 4;
@@ -192,9 +190,8 @@ static void heights_and_widths_are_told_apart(void **state)
 }
 
 /** Linear layers, whose strides nobody set. */
-static void linear_layers_agree(void **state)
+TEST(linear_layers_agree)
 {
-    (void)state;
     static const struct {
         int64_t n, in, out;
     } sizes[] = {{1, 8, 8}, {9, 17, 3}, {100, 784 / 4, 10}, {33, 64, 130}, {200, 24, 40}, {1030, 10, 16}};
@@ -220,9 +217,8 @@ static void linear_layers_agree(void **state)
     }
 }
 
-static void random_ops_agree(void **state)
+TEST(random_ops_agree)
 {
-    (void)state;
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_LINEAR_BACKWARD_WEIGHTS; kind++) {
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
             cod_op op = cod_test_random_op((cod_op_kind)kind, COD_BF16, COD_F32, seed);
@@ -235,9 +231,8 @@ static void random_ops_agree(void **state)
 }
 
 /** In f32 the error of a sum grows with the square root of its terms, here 8 thousand. */
-static void long_sums_of_f32_are_precise(void **state)
+TEST(long_sums_of_f32_are_precise)
 {
-    (void)state;
     const cod_view x = cod_test_view_of(COD_F32, (cod_shape){2, 64, 64, 3}, 0),
                    y = cod_test_view_of(COD_F32, (cod_shape){2, 64, 64, 5}, 0),
                    w = cod_test_view_of(COD_F32, (cod_shape){5, 1, 1, 3}, 0),
@@ -250,9 +245,8 @@ static void long_sums_of_f32_are_precise(void **state)
 }
 
 /** New weights count once the plan is prepared again, and a recording replays what the buffers hold then. */
-static void plans_can_be_prepared_again_and_recorded(void **state)
+TEST(plans_can_be_prepared_again_and_recorded)
 {
-    (void)state;
     const cod_backend *cuda = test_cuda.backend;
     const cod_op op = layer_op(&layers[2], COD_OP_CONV2D, 0);
     const size_t y = COD_OP_MAX_INPUTS;
@@ -284,9 +278,8 @@ static void plans_can_be_prepared_again_and_recorded(void **state)
 
 /* On 8-bit integers: sums are exact, the factor and what follows are rounded three times in f32. */
 
-static void integers_agree(void **state)
+TEST(integers_agree)
 {
-    (void)state;
     char message[512];
     assert_true(test_cuda.backend->supports(test_cuda.device, COD_S8));
     for (int number = 0; number < LAYERS; number++) {
@@ -307,25 +300,10 @@ static void integers_agree(void **state)
     }
 }
 
-static void extremes_of_integers_are_as_specified(void **state)
+TEST(extremes_of_integers_are_as_specified)
 {
-    (void)state;
     cod_parity_extreme_integers(test_cuda);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_agree),
-        cmocka_unit_test(heights_and_widths_are_told_apart),
-        cmocka_unit_test(linear_layers_agree),
-        cmocka_unit_test(random_ops_agree),
-        cmocka_unit_test(long_sums_of_f32_are_precise),
-        cmocka_unit_test(plans_can_be_prepared_again_and_recorded),
-        cmocka_unit_test(integers_agree),
-        cmocka_unit_test(extremes_of_integers_are_as_specified),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

@@ -28,7 +28,7 @@ static int wrong_turns(bool synchronised)
     return wrong;
 }
 
-static void a_missing_barrier_gives_wrong_results(void **)
+TEST(a_missing_barrier_gives_wrong_results)
 {
     assert_int_equal(wrong_turns(true), 0);
     assert_int_equal(wrong_turns(false), 8);
@@ -48,7 +48,7 @@ __global__ void leave_kernel()
         warp_sync();
 }
 
-static void threads_that_wait_for_ever_are_told(void **)
+TEST(threads_that_wait_for_ever_are_told)
 {
     char message[256];
     assert_int_equal(faulty_orders(message, 0, half_kernel), 8);
@@ -75,7 +75,7 @@ __global__ void parts_kernel(float *out, unsigned threads)
     out[blockIdx.x * blockDim.x + threadIdx.x] = value;
 }
 
-static void parts_of_a_block_wait_for_themselves(void **)
+TEST(parts_of_a_block_wait_for_themselves)
 {
     char message[256];
     float *out = device_floats(2 * THREADS);
@@ -101,7 +101,7 @@ __global__ void shared_outside_kernel(int place)
     shared_memory<float>()[place] = 1;
 }
 
-static void writes_beside_memory_are_found(void **)
+TEST(writes_beside_memory_are_found)
 {
     char message[256];
     float *out = device_floats(10);
@@ -149,7 +149,7 @@ static void check_read(const float *in, float *out, int place, bool wide, bool s
         assert_true(out[i] == (float)(i != THREADS + 37));
 }
 
-static void reads_beside_memory_are_found(void **)
+TEST(reads_beside_memory_are_found)
 {
     cod_emulated_set_seed(1);
     float *out = device_floats(2 * THREADS), *behind = device_floats(60);
@@ -168,7 +168,7 @@ static void reads_beside_memory_are_found(void **)
     cudaFree(out);
 }
 
-static void misaligned_accesses_are_found(void **)
+TEST(misaligned_accesses_are_found)
 {
 #ifdef COD_CUDA_ALIGNMENT
     char message[256];
@@ -186,7 +186,7 @@ static void misaligned_accesses_are_found(void **)
 
 __global__ void empty_kernel(int) {}
 
-static void shared_memory_must_be_allowed(void **)
+TEST(shared_memory_must_be_allowed)
 {
     char message[256];
     const size_t at_first = 48 << 10, allowed = 100 << 10;
@@ -217,7 +217,7 @@ static void expect_launch(cudaStream_t stream, dim3 blocks, dim3 threads, bool t
 }
 
 /** Also where the launch is only recorded. */
-static void grids_and_blocks_have_limits(void **)
+TEST(grids_and_blocks_have_limits)
 {
     cudaStream_t stream = nullptr;
     cudaGraph_t graph = nullptr;
@@ -261,7 +261,7 @@ __global__ void copy_kernel(const float *in, float *out, int what)
         out[(first + threadIdx.x) * 4 + i] = shared[next * 4 + i];
 }
 
-static void copies_land_when_they_are_waited_for(void **)
+TEST(copies_land_when_they_are_waited_for)
 {
     const size_t count = 2 * THREADS * 4;
     cod_emulated_set_seed(1);
@@ -287,7 +287,7 @@ static void copies_land_when_they_are_waited_for(void **)
     cudaFree(out);
 }
 
-static void products_and_their_fragments_agree(void **)
+TEST(products_and_their_fragments_agree)
 {
     float *c = device_floats(128);
     uint16_t *a = reinterpret_cast<uint16_t *>(device_floats(128)),
@@ -315,7 +315,7 @@ __global__ void sum_kernel(float *out)
     out[blockIdx.x * blockDim.x + threadIdx.x] = warp_sum((float)(threadIdx.x % WARP_LANES));
 }
 
-static void sums_of_a_warp_reach_all_lanes(void **)
+TEST(sums_of_a_warp_reach_all_lanes)
 {
     char message[256];
     float *out = device_floats(2 * THREADS);
@@ -392,7 +392,7 @@ template <chain_misdeed what> static int faulty_chains(char *message)
 }
 
 /* The parts of a kernel that came too early: without an edge from the kernel before, all of them are right. */
-static void what_comes_before_the_wait_is_found(void **)
+TEST(what_comes_before_the_wait_is_found)
 {
     char message[256];
     assert_int_equal(faulty_chains<READS>(message), 4);
@@ -409,7 +409,7 @@ static void what_comes_before_the_wait_is_found(void **)
     assert_int_equal(faulty_chains<COPIES_AHEAD>(message), 0);
 }
 
-static void an_edge_from_a_copy_is_found(void **)
+TEST(an_edge_from_a_copy_is_found)
 {
     char message[256];
     cod_device device = {};
@@ -464,31 +464,9 @@ static int wrong_copies(bool waits)
     return wrong;
 }
 
-static void late_streams_are_ordered_by_events_alone(void **state)
+TEST(late_streams_are_ordered_by_events_alone)
 {
-    (void)state;
     assert_int_equal(wrong_copies(true), 0);
     const int wrong = wrong_copies(false);
     assert_true(wrong > 0 && wrong < 16);
-}
-
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_barrier_gives_wrong_results),
-        cmocka_unit_test(threads_that_wait_for_ever_are_told),
-        cmocka_unit_test(parts_of_a_block_wait_for_themselves),
-        cmocka_unit_test(writes_beside_memory_are_found),
-        cmocka_unit_test(reads_beside_memory_are_found),
-        cmocka_unit_test(misaligned_accesses_are_found),
-        cmocka_unit_test(copies_land_when_they_are_waited_for),
-        cmocka_unit_test(products_and_their_fragments_agree),
-        cmocka_unit_test(sums_of_a_warp_reach_all_lanes),
-        cmocka_unit_test(shared_memory_must_be_allowed),
-        cmocka_unit_test(grids_and_blocks_have_limits),
-        cmocka_unit_test(what_comes_before_the_wait_is_found),
-        cmocka_unit_test(an_edge_from_a_copy_is_found),
-        cmocka_unit_test(late_streams_are_ordered_by_events_alone),
-    };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

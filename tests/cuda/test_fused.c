@@ -80,9 +80,8 @@ static void check_case(const sequence_case *which, bool exact, const char *what,
     sequence_clear(&apart);
 }
 
-static void exact_values_agree(void **state)
+TEST(exact_values_agree)
 {
-    (void)state;
     for (int number = 0; number < EXACT_CASES; number += CASE_STEP) {
         const sequence_case forward = case_of(number, false), backward = case_of(number, true);
         check_case(&forward, true, "forward", number, (uint64_t)number);
@@ -90,9 +89,8 @@ static void exact_values_agree(void **state)
     }
 }
 
-static void normal_values_agree(void **state)
+TEST(normal_values_agree)
 {
-    (void)state;
     for (int number = 1; number < PICTURES * CHANNELS; number += 3 * CASE_STEP) {
         const sequence_case forward = case_of(number, false), backward = case_of(number, true);
         check_case(&forward, false, "forward", number, (uint64_t)number);
@@ -101,9 +99,8 @@ static void normal_values_agree(void **state)
 }
 
 /** The trunk of a super-resolution network: every block and group has several tiles. */
-static void many_tiles_agree(void **state)
+TEST(many_tiles_agree)
 {
-    (void)state;
     sequence_case c = {.from = {8, 24, 24, 64}, .outputs = 64, .applies = true, .reduces = true};
     c.apply = c.reduce = COD_ACT_PRELU;
     for (int backward = 0; backward < 2; backward++) {
@@ -114,9 +111,8 @@ static void many_tiles_agree(void **state)
 }
 
 /** Statistics of results far from zero: the deviation must not drown in the mean's square. */
-static void a_large_mean_does_not_cancel(void **state)
+TEST(a_large_mean_does_not_cancel)
 {
-    (void)state;
     sequence_case c = {.from = {2, 24, 24, 64}, .outputs = 64, .applies = true, .reduces = true, .bias = true};
     sequence near, far;
     double *inv_std[2], *mean[2];
@@ -142,9 +138,8 @@ static void a_large_mean_does_not_cancel(void **state)
 }
 
 /** Whatever the order of blocks and threads; and in a second run of the plan's memory. */
-static void results_are_the_same_bits_each_time(void **state)
+TEST(results_are_the_same_bits_each_time)
 {
-    (void)state;
     for (int number = 0; number < 3; number++) {
         const sequence_case c = {.from = {3, 24, 24, 64},
                                  .outputs = 64,
@@ -170,9 +165,8 @@ static void results_are_the_same_bits_each_time(void **state)
 }
 
 /** A recording of a fused plan replays, with new weights once it is prepared again. */
-static void plans_can_be_prepared_again_and_recorded(void **state)
+TEST(plans_can_be_prepared_again_and_recorded)
 {
-    (void)state;
     const cod_backend *cuda = test_cuda.backend;
     const sequence_case c = {.from = {2, 9, 10, 32}, .outputs = 64, .applies = true, .reduces = true};
     sequence fused, apart;
@@ -217,9 +211,8 @@ static size_t fused_of(const sequence *s, const cod_op *ops)
         assert_int_equal(fused_of(&s, op), expected);                                                                  \
     } while (0)
 
-static void what_no_kernel_takes_is_not_fused(void **state)
+TEST(what_no_kernel_takes_is_not_fused)
 {
-    (void)state;
     sequence s;
     sequence_case c = {.from = {2, 9, 10, 32}, .outputs = 64, .applies = true, .reduces = true, .residual = true};
     assert_ok(sequence_init(&s, test_cuda, &c, true, 1));
@@ -258,9 +251,8 @@ static void what_no_kernel_takes_is_not_fused(void **state)
     sequence_clear(&s);
 }
 
-static void impossible_plans_are_refused(void **state)
+TEST(impossible_plans_are_refused)
 {
-    (void)state;
     const cod_backend *cuda = test_cuda.backend;
     const sequence_case c = {.from = {2, 9, 10, 32}, .outputs = 32, .applies = true, .reduces = true};
     sequence s;
@@ -285,9 +277,8 @@ static void impossible_plans_are_refused(void **state)
 }
 
 /** ReLU's gradient in the store of a linear layer's data gradient, at odd sizes. */
-static void gated_gradients_agree(void **state)
+TEST(gated_gradients_agree)
 {
-    (void)state;
     enum { SEEDS = 120 };
     int fused = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -307,20 +298,5 @@ static void gated_gradients_agree(void **state)
     assert_true(fused >= SEEDS / 4);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_values_agree),
-        cmocka_unit_test(normal_values_agree),
-        cmocka_unit_test(many_tiles_agree),
-        cmocka_unit_test(a_large_mean_does_not_cancel),
-        cmocka_unit_test(results_are_the_same_bits_each_time),
-        cmocka_unit_test(plans_can_be_prepared_again_and_recorded),
-        cmocka_unit_test(gated_gradients_agree),
-        cmocka_unit_test(what_no_kernel_takes_is_not_fused),
-        cmocka_unit_test(impossible_plans_are_refused),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

@@ -13,7 +13,7 @@ extern "C" {
  * Bit c % 8 of byte c / 8 of a row is whether y > 0; the last channels' byte is filled up with zeros; and the product
  * is masked.
  */
-static void masks_are_as_the_library_reads_them(void **)
+TEST(masks_are_as_the_library_reads_them)
 {
     static const cod_shape shapes[] = {{1, 1, 1, 1}, {3, 1, 1, 130}, {7, 1, 1, 128}, {40, 1, 1, 24}, {2, 1, 1, 300}};
     for (const cod_shape &shape : shapes) {
@@ -66,8 +66,4 @@ static void masks_are_as_the_library_reads_them(void **)
     }
 }
 
-int main()
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(masks_are_as_the_library_reads_them)};
-    return cmocka_run_group_tests_name("cuda_gate", tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)

@@ -27,7 +27,7 @@ static cod_device device_of(int multiprocessors, int shared_kilobytes)
 }
 
 /** An H100 gets one block a multiprocessor, all of them at once, and no pixel that is not there. */
-static void trunks_fill_a_device_in_one_round(void **)
+TEST(trunks_fill_a_device_in_one_round)
 {
     const cod_device h100 = device_of(132, 227);
     for (int images = 16; images <= 256; images *= 4) {
@@ -44,7 +44,7 @@ static void trunks_fill_a_device_in_one_round(void **)
 }
 
 /** One layer is split more, but no split is without tiles. */
-static void single_layers_are_split(void **)
+TEST(single_layers_are_split)
 {
     const cod_device h100 = device_of(132, 227);
     const gradient3_choice large = gradient3_choose(&h100, layers_of(256, 24, 24, 64, 64), 1),
@@ -53,7 +53,7 @@ static void single_layers_are_split(void **)
     assert_true(small.blocks.y >= 1 && static_cast<int>(small.blocks.y) <= small.operands.tiles);
 }
 
-static void narrow_layers_have_narrow_blocks(void **)
+TEST(narrow_layers_have_narrow_blocks)
 {
     const cod_device h100 = device_of(132, 227);
     static const int channels[] = {16, 32, 48, 64};
@@ -65,7 +65,7 @@ static void narrow_layers_have_narrow_blocks(void **)
 }
 
 /** Less shared memory means fewer stages; partial sums stay within 256 MB. */
-static void devices_with_less_memory_get_what_fits(void **)
+TEST(devices_with_less_memory_get_what_fits)
 {
     const cod_device small = device_of(84, 99), least = device_of(84, 20);
     const gradient3_choice choice = gradient3_choose(&small, layers_of(16, 24, 24, 64, 64), 33);
@@ -81,7 +81,7 @@ static void devices_with_less_memory_get_what_fits(void **)
  * Other kernels, strides, types and channels, and pictures that fill less than half of the tiles, are left to the
  * kernel of any shape.
  */
-static void other_layers_are_left_alone(void **)
+TEST(other_layers_are_left_alone)
 {
     const cod_device h100 = device_of(132, 227);
     for (int change = 0; change < 9; change++) {
@@ -95,14 +95,4 @@ static void other_layers_are_left_alone(void **)
         g.w.outputs = change == 7 ? 1 : 24;
         assert_true((gradient3_choose(&h100, g, 3).kernel.channels > 0) == (change == 0));
     }
-}
-
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trunks_fill_a_device_in_one_round), cmocka_unit_test(single_layers_are_split),
-        cmocka_unit_test(narrow_layers_have_narrow_blocks),  cmocka_unit_test(devices_with_less_memory_get_what_fits),
-        cmocka_unit_test(other_layers_are_left_alone),
-    };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

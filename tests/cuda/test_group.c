@@ -169,9 +169,8 @@ static void check_group(int number, int count, bool accumulate, bool biases)
     layers_close(&actual);
 }
 
-static void gradients_of_equal_layers_agree(void **state)
+TEST(gradients_of_equal_layers_agree)
 {
-    (void)state;
     for (int number = 0; number < GROUPS; number += GROUP_STEP) {
         const bool large = groups[number].h * groups[number].w > 300;
         check_group(number, large ? 2 : 2 + number % 4, number % 2 == 0, number % 5 != 3);
@@ -182,9 +181,8 @@ static void gradients_of_equal_layers_agree(void **state)
  * A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that
  * need more.
  */
-static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
+TEST(a_small_plan_takes_no_memory_from_a_large_one)
 {
-    (void)state;
     static const int64_t smaller[] = {5, 8, 12, 16};
     static const group large = {1, 24, 24, 64, 64, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16};
     layers first = layers_open(test_cuda, &large, 1, false, true);
@@ -274,9 +272,8 @@ static void check_partial_sums(const group *kinds, int number)
 }
 
 /** By the kernel of 3x3, of few channels, and by products. */
-static void plans_of_one_buffer_share_partial_sums(void **state)
+TEST(plans_of_one_buffer_share_partial_sums)
 {
-    (void)state;
     static const group kinds[][2] = {
         {{1, 12, 24, 64, 64, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16},
          {1, 24, 24, 64, 128, 3, 1, 1, 1, 0, 0, COD_BF16, COD_BF16}},
@@ -290,9 +287,8 @@ static void plans_of_one_buffer_share_partial_sums(void **state)
 }
 
 /** Sums are added in one order, whatever the order of blocks and threads. */
-static void gradients_do_not_depend_on_the_order(void **state)
+TEST(gradients_do_not_depend_on_the_order)
 {
-    (void)state;
     static const int numbers[] = {1, 4, 10};
     const cod_backend *cuda = test_cuda.backend;
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
@@ -320,9 +316,8 @@ static void gradients_do_not_depend_on_the_order(void **state)
 }
 
 /** Only layers that are equal but for their addresses, and that kernels read in place, are one plan. */
-static void unlike_layers_are_told_apart(void **state)
+TEST(unlike_layers_are_told_apart)
 {
-    (void)state;
     const cod_backend *cuda = test_cuda.backend;
     const group *g = &groups[1];
     layers l = layers_open(test_cuda, g, 4, false, true);
@@ -365,9 +360,8 @@ static cod_op packed_op(int i)
 }
 
 /** Packs all of them in one call, twice with other values, and compares each with a plan that is packed alone. */
-static void packing_together_is_packing_each(void **state)
+TEST(packing_together_is_packing_each)
 {
-    (void)state;
     enum { PLANS = 40 };
     const cod_backend *cuda = test_cuda.backend;
     cod_test_op alone[PLANS], together[PLANS];
@@ -397,17 +391,5 @@ static void packing_together_is_packing_each(void **state)
     }
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_equal_layers_agree),
-        cmocka_unit_test(a_small_plan_takes_no_memory_from_a_large_one),
-        cmocka_unit_test(plans_of_one_buffer_share_partial_sums),
-        cmocka_unit_test(gradients_do_not_depend_on_the_order),
-        cmocka_unit_test(unlike_layers_are_told_apart),
-        cmocka_unit_test(packing_together_is_packing_each),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

@@ -176,9 +176,8 @@ static bool is_joined(const layer *l, const cod_op ops[2])
     return l->stride == 1 || ops[1].outputs[1].offset == 0;
 }
 
-static void exact_values_agree(void **state)
+TEST(exact_values_agree)
 {
-    (void)state;
     int agreed = 0;
     for (int number = 0; number < LAYERS; number++) {
         for (int variant = number % VARIANT_STEP; variant < VARIANTS; variant += VARIANT_STEP) {
@@ -201,9 +200,8 @@ static void exact_values_agree(void **state)
 }
 
 /** Whatever the order of blocks and threads is; and in a second run of the plan's memory. */
-static void results_have_the_same_bits_in_any_order(void **state)
+TEST(results_have_the_same_bits_in_any_order)
 {
-    (void)state;
     static const int variants[] = {BACKWARD + 2 * KINDS, BACKWARD + 3 * KINDS, 2 * KINDS};
     static const int numbers[] = {0, LAST_LAYER, LAYERS - 1};
     for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
@@ -243,9 +241,8 @@ static bool is_expected(const cod_op ops[2])
 }
 
 /** Sequences of any shape, padding and kind. What a sigmoid or tanh gives may be rounded to a neighbour. */
-static void random_sequences_agree(void **state)
+TEST(random_sequences_agree)
 {
-    (void)state;
     static const cod_op_kind products[] = {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_DATA};
     for (size_t p = 0; p < sizeof products / sizeof products[0]; p++) {
         int fused = 0;
@@ -275,9 +272,8 @@ static void random_sequences_agree(void **state)
 }
 
 /** A recording replays what the buffers hold then, with new weights once the plan is prepared again. */
-static void plans_can_be_prepared_again_and_recorded(void **state)
+TEST(plans_can_be_prepared_again_and_recorded)
 {
-    (void)state;
     const cod_backend *cuda = test_cuda.backend;
     for (int variant = 2 * KINDS; variant <= 2 * KINDS + BACKWARD; variant++) {
         cod_op ops[2];
@@ -303,9 +299,8 @@ static void plans_can_be_prepared_again_and_recorded(void **state)
 }
 
 /** In f32 there are no such plans, and libraries that are asked may be faster apart, but at what they cannot do. */
-static void what_is_better_apart_is_not_joined(void **state)
+TEST(what_is_better_apart_is_not_joined)
 {
-    (void)state;
     cod_op ops[2];
     cod_test_sequence test;
     static const struct {
@@ -331,16 +326,5 @@ static void what_is_better_apart_is_not_joined(void **state)
     }
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_values_agree),
-        cmocka_unit_test(results_have_the_same_bits_in_any_order),
-        cmocka_unit_test(random_sequences_agree),
-        cmocka_unit_test(plans_can_be_prepared_again_and_recorded),
-        cmocka_unit_test(what_is_better_apart_is_not_joined),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

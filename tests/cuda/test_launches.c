@@ -55,9 +55,8 @@ static cod_op convolution_op(float int8_range)
 }
 
 /** One for each type that is packed and for the scales of integers; another for every 256 plans. */
-static void packing_takes_a_launch_for_each_type(void **state)
+TEST(packing_takes_a_launch_for_each_type)
 {
-    (void)state;
     enum { PLANS = 300 };
     static cod_test_op tests[PLANS];
     cod_plan *plans[PLANS];
@@ -88,9 +87,8 @@ static cod_op narrow_op(int64_t from, int64_t to)
                     .outputs = {dense(COD_BF16, 1, 9, 20, to)}};
 }
 
-static void layers_of_few_channels_are_packed_together(void **state)
+TEST(layers_of_few_channels_are_packed_together)
 {
-    (void)state;
     const cod_op ops[] = {narrow_op(3, 32), narrow_op(32, 3), narrow_op(16, 3), narrow_op(3, 16), convolution_op(0)};
     enum { PLANS = sizeof ops / sizeof ops[0] };
     cod_test_op tests[PLANS];
@@ -107,9 +105,8 @@ static void layers_of_few_channels_are_packed_together(void **state)
 }
 
 /** All layers' gradients, and the joining of their partial sums. */
-static void gradients_of_many_layers_take_two_launches(void **state)
+TEST(gradients_of_many_layers_take_two_launches)
 {
-    (void)state;
     enum { LAYERS = 33 };
     static cod_test_op tests[LAYERS];
     cod_op ops[LAYERS];
@@ -134,9 +131,8 @@ static void gradients_of_many_layers_take_two_launches(void **state)
 /**
  * A kernel is chained to the one before it in its queue, but not to copies, packing, events, and the ends of captures.
  */
-static void chains_end_where_no_kernel_is_before(void **state)
+TEST(chains_end_where_no_kernel_is_before)
 {
-    (void)state;
     const cod_backend *b = cuda.backend;
     const cod_op op = convolution_op(0);
     cod_test_op test;
@@ -217,9 +213,8 @@ static void expect_chained(const cod_op *op, cod_test_op *before)
     cod_test_op_clear(&test);
 }
 
-static void kernels_of_all_kinds_are_chained(void **state)
+TEST(kernels_of_all_kinds_are_chained)
 {
-    (void)state;
     enum { SEEDS = 6 };
     const cod_op first = convolution_op(0);
     cod_test_op before;
@@ -234,9 +229,8 @@ static void kernels_of_all_kinds_are_chained(void **state)
 }
 
 /** A last layer's output and weight gradient, and a first layer's output. */
-static void kernels_of_few_channels_are_chained(void **state)
+TEST(kernels_of_few_channels_are_chained)
 {
-    (void)state;
     cod_op ops[] = {narrow_op(32, 3), narrow_op(3, 32), narrow_op(32, 3)};
     ops[2].kind = COD_OP_CONV2D_BACKWARD_WEIGHTS;
     ops[2].inputs[1] = ops[0].outputs[0];
@@ -337,9 +331,8 @@ static step_launches launches_of_step(const char *options)
  * Each residual block takes four: two convolutions, forward and backward, with all that is around them; the weight
  * gradients of all blocks are one launch. 64 channels from one to three of the picture: four forms of packed weights.
  */
-static void a_training_step_takes_few_launches(void **state)
+TEST(a_training_step_takes_few_launches)
 {
-    (void)state;
     for (int blocks = 1; blocks < 3; blocks++) {
         char options[64];
         snprintf(options, sizeof options, "blocks=%d channels=64", blocks);
@@ -369,9 +362,8 @@ static void expect_queued(training *t, bool joined, double rate, cod_emulated_qu
  * the program and the update; or two, of which that of the update is a launch where it takes one; and a launch that
  * brings the scalars where one has changed.
  */
-static void later_steps_queue_little(void **state)
+TEST(later_steps_queue_little)
 {
-    (void)state;
     const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999},
                                 *const all[] = {&clipped_adam, &sgd};
     enum { PACKING = 4, PROGRAM = 29 };
@@ -398,9 +390,8 @@ static void later_steps_queue_little(void **state)
  * The weights of eight layers of this network are spectrally normalised in each step, by three kernels each, from
  * states that the step before moved. The recording of a step contains these kernels.
  */
-static void a_discriminators_step_is_one_recording(void **state)
+TEST(a_discriminators_step_is_one_recording)
 {
-    (void)state;
     const cod_optimiser_options sgd = {.kind = COD_OPT_SGD, .momentum = 0.9};
     training t = {0};
     assert_ok(cod_graph_create(&t.model.graph));
@@ -415,9 +406,8 @@ static void a_discriminators_step_is_one_recording(void **state)
 }
 
 /** As many bytes as it may have at most, and four; they are taken at once, and nothing waits. */
-static void small_uploads_are_launches(void **state)
+TEST(small_uploads_are_launches)
 {
-    (void)state;
     enum { WORDS = COD_PUT_BYTES / 4 };
     const cod_backend *b = cuda.backend;
     cod_buffer *buffer;
@@ -442,19 +432,4 @@ static void small_uploads_are_launches(void **state)
     b->buffer_destroy(cuda.device, buffer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packing_takes_a_launch_for_each_type),
-        cmocka_unit_test(layers_of_few_channels_are_packed_together),
-        cmocka_unit_test(gradients_of_many_layers_take_two_launches),
-        cmocka_unit_test(chains_end_where_no_kernel_is_before),
-        cmocka_unit_test(kernels_of_all_kinds_are_chained),
-        cmocka_unit_test(kernels_of_few_channels_are_chained),
-        cmocka_unit_test(a_training_step_takes_few_launches),
-        cmocka_unit_test(later_steps_queue_little),
-        cmocka_unit_test(a_discriminators_step_is_one_recording),
-        cmocka_unit_test(small_uploads_are_launches),
-    };
-    return cmocka_run_group_tests(tests, device_open, device_close);
-}
+TEST_GROUP(device_open, device_close)

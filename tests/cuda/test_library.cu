@@ -75,7 +75,7 @@ static cod_op convolution(const layer &l, cod_op_kind kind, cod_dtype dtype, int
 
 /* cuDNN. */
 
-static void descriptors_are_what_cudnn_takes(void **)
+TEST(descriptors_are_what_cudnn_takes)
 {
     static const int counts[] = {1, 3, 4};
     for (const layer &l : layers) {
@@ -96,7 +96,7 @@ static void descriptors_are_what_cudnn_takes(void **)
 }
 
 /** A shape that no convolution has is found, and said by whom. */
-static void wrong_shapes_are_refused_by_cudnn(void **)
+TEST(wrong_shapes_are_refused_by_cudnn)
 {
     cod_op op = convolution(layers[0], COD_OP_CONV2D, COD_BF16, PLAIN);
     op.outputs[0].shape.h++;
@@ -108,7 +108,7 @@ static void wrong_shapes_are_refused_by_cudnn(void **)
     cudnn_bag_clear(&bag);
 }
 
-static void ops_that_do_not_fit_are_named(void **)
+TEST(ops_that_do_not_fit_are_named)
 {
     cod_op op = convolution(layers[0], COD_OP_CONV2D, COD_BF16, ADDED);
     op.attr.activation = COD_ACT_PRELU;
@@ -179,7 +179,7 @@ static int list(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, in
     return count;
 }
 
-static void engines_are_listed_for_a_gpu_that_is_not_there(void **)
+TEST(engines_are_listed_for_a_gpu_that_is_not_there)
 {
     cudnn_bag bag = {cudnn_library(), nullptr, 0, 0, COD_OK};
     cudnn_target target;
@@ -287,7 +287,7 @@ static void check_bias_gradient(cod_op op, const linear_product &p, const cod_vi
     assert_null(described.bias_gradient);
 }
 
-static void products_are_those_of_the_ops(void **)
+TEST(products_are_those_of_the_ops)
 {
     float values[3][64];
     cuda_buffer buffers[3];
@@ -322,7 +322,7 @@ static void products_are_those_of_the_ops(void **)
     }
 }
 
-static void descriptors_are_what_cublaslt_takes(void **)
+TEST(descriptors_are_what_cublaslt_takes)
 {
     const cublaslt_calls *calls = cublaslt_library();
     if (calls->absent[0] != '\0') {
@@ -371,7 +371,7 @@ static T attribute_of(const cublaslt_calls *calls, cublasLtMatmulDesc_t operatio
 }
 
 /** A weight gradient with db: the library sums it where it is told to, else nothing stands behind the product. */
-static void bias_gradients_are_described(void **)
+TEST(bias_gradients_are_described)
 {
     const cublaslt_calls *calls = cublaslt_library();
     const cod_view x = view(COD_BF16, {100, 1, 1, 784}, 0), w = view(COD_F32, {10, 1, 1, 784}, 0),
@@ -397,7 +397,7 @@ static void bias_gradients_are_described(void **)
 }
 
 /** A data gradient with ReLU's behind it: the product is plain, or has a mask. */
-static void gated_gradients_are_described(void **)
+TEST(gated_gradients_are_described)
 {
     const cublaslt_calls *calls = cublaslt_library();
     const cod_view x = view(COD_BF16, {100, 1, 1, 784}, 0), w = view(COD_F32, {10, 1, 1, 784}, 0),
@@ -418,7 +418,7 @@ static void gated_gradients_are_described(void **)
     }
 }
 
-static void linear_layers_that_do_not_fit_are_named(void **)
+TEST(linear_layers_that_do_not_fit_are_named)
 {
     const cod_view x = view(COD_BF16, {100, 1, 1, 784}, 0), w = view(COD_F32, {10, 1, 1, 784}, 0),
                    y = view(COD_F32, {100, 1, 1, 10}, 0);
@@ -435,7 +435,7 @@ static void linear_layers_that_do_not_fit_are_named(void **)
     assert_fails(COD_ERR_UNSUPPORTED, "no linear layer", linear_describe(&op, &product));
 }
 
-static void versions_are_told(void **)
+TEST(versions_are_told)
 {
     char text[640], version[64];
     snprintf(version, sizeof version, "cuDNN %s", cudnn_library()->version);
@@ -473,7 +473,7 @@ SAME(all_reduce, ncclAllReduce);
 SAME(get_error_string, ncclGetErrorString);
 SAME(get_last_error, ncclGetLastError);
 
-static void nccl_has_what_is_called(void **)
+TEST(nccl_has_what_is_called)
 {
     const nccl_calls *calls = nccl_library();
     assert_string_equal(calls->absent, "");
@@ -488,20 +488,5 @@ int main()
         printf("skipped: cuDNN: %s\n", cudnn_library()->absent);
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-#ifdef COD_HAVE_NCCL
-        cmocka_unit_test(nccl_has_what_is_called),
-#endif
-        cmocka_unit_test(descriptors_are_what_cudnn_takes),
-        cmocka_unit_test(wrong_shapes_are_refused_by_cudnn),
-        cmocka_unit_test(ops_that_do_not_fit_are_named),
-        cmocka_unit_test(engines_are_listed_for_a_gpu_that_is_not_there),
-        cmocka_unit_test(products_are_those_of_the_ops),
-        cmocka_unit_test(descriptors_are_what_cublaslt_takes),
-        cmocka_unit_test(gated_gradients_are_described),
-        cmocka_unit_test(bias_gradients_are_described),
-        cmocka_unit_test(linear_layers_that_do_not_fit_are_named),
-        cmocka_unit_test(versions_are_told),
-    };
-    return cmocka_run_group_tests_name("libraries", tests, nullptr, nullptr);
+    return cod_test_run();
 }

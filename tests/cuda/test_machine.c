@@ -20,9 +20,8 @@ static cod_status open_on(cod_emulated_machine machine)
     return status;
 }
 
-static void machines_that_cannot_are_named(void **state)
+TEST(machines_that_cannot_are_named)
 {
-    (void)state;
     assert_fails(COD_ERR_UNSUPPORTED, "there is no NVIDIA driver on this machine", open_on((cod_emulated_machine){0}));
     assert_fails(COD_ERR_UNSUPPORTED, "driver is too old: it supports CUDA up to 12.8, and this build needs 13.0",
                  open_on((cod_emulated_machine){12080, 1, 90, 1}));
@@ -39,9 +38,8 @@ static void machines_that_cannot_are_named(void **state)
     assert_ok(open_on((cod_emulated_machine){13000, 1, 70, 1}));
 }
 
-static void an_ordinal_counts_modulo_the_gpus(void **state)
+TEST(an_ordinal_counts_modulo_the_gpus)
 {
-    (void)state;
     static const char *const ids[] = {"GPU 0 (GPU-00000000): emulated GPU", "GPU 1 (GPU-01000000): emulated GPU",
                                       "GPU 2 (GPU-02000000): emulated GPU"};
     cod_emulated_set_machine(&(cod_emulated_machine){13000, 3, 90, 1});
@@ -65,9 +63,8 @@ static cod_op convolution(cod_buffer *buffer)
                     .name = "first"};
 }
 
-static void memory_is_counted(void **state)
+TEST(memory_is_counted)
 {
-    (void)state;
     const cod_backend *backend = &cod_cuda_backend;
     cod_device *device = NULL;
     cod_buffer *buffer = NULL, *pinned = NULL, *more = NULL;
@@ -94,9 +91,8 @@ static void memory_is_counted(void **state)
     backend->close(device);
 }
 
-static void profilers_see_ops_by_name(void **state)
+TEST(profilers_see_ops_by_name)
 {
-    (void)state;
     const cod_backend *backend = &cod_cuda_backend;
     cod_device *device = NULL;
     cod_buffer *buffer = NULL;
@@ -118,15 +114,4 @@ static void profilers_see_ops_by_name(void **state)
     backend->plan_destroy(plan);
     backend->buffer_destroy(device, buffer);
     backend->close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_that_cannot_are_named),
-        cmocka_unit_test(an_ordinal_counts_modulo_the_gpus),
-        cmocka_unit_test(memory_is_counted),
-        cmocka_unit_test(profilers_see_ops_by_name),
-    };
-    return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
 }

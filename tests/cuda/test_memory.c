@@ -62,21 +62,12 @@ static double megabytes_of(const planned *which, bool recompute)
     return 1e-6 * (double)memory.arena;
 }
 
-static void activations_do_not_grow(void **state)
+TEST(activations_do_not_grow)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         const double kept = megabytes_of(&plans[i], false), again = megabytes_of(&plans[i], true);
         if (!(kept > 0 && again > 0 && kept <= plans[i].kept && again <= plans[i].again))
             fail_msg("%s at %d: %.1f MB of activations, %.1f with recomputing; at most %.0f and %.0f are right",
                      plans[i].kind, (int)plans[i].input.n, kept, again, plans[i].kept, plans[i].again);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(activations_do_not_grow),
-    };
-    return cmocka_run_group_tests_name("cuda_memory", tests, NULL, NULL);
 }

@@ -142,9 +142,8 @@ static void require(cod_status status, int number, const cod_op *op, int variant
              message, status == COD_OK ? "" : cod_error_message());
 }
 
-static void layers_agree(void **state)
+TEST(layers_agree)
 {
-    (void)state;
     for (int number = 0; number < LAYERS; number++) {
         const int64_t work = layers[number].n * layers[number].h * layers[number].w * layers[number].wide;
         const int step = work > 20000 ? 3 * VARIANT_STEP : VARIANT_STEP;
@@ -164,9 +163,8 @@ static void layers_agree(void **state)
  * Weights and narrow tensors of f32 are rounded to bf16, one part in 512: errors of a sum grow with the root of its
  * terms.
  */
-static void random_values_agree(void **state)
+TEST(random_values_agree)
 {
-    (void)state;
     static const int numbers[] = {1, 8, 15};
     for (int i = 0; i < (int)(sizeof numbers / sizeof numbers[0]); i++) {
         for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
@@ -182,9 +180,8 @@ static void random_values_agree(void **state)
 }
 
 /** Whatever the order of blocks and threads is, sums are made in one order. */
-static void results_have_the_same_bits_in_any_order(void **state)
+TEST(results_have_the_same_bits_in_any_order)
 {
-    (void)state;
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         for (int variant = 0; variant < VARIANTS; variant += FIRST) {
             for (uint64_t seed = 0; seed < 3; seed++) {
@@ -218,9 +215,8 @@ static cod_status write_ones(cod_test_op *test)
 }
 
 /** Fragments hold more than a kernel's taps; nothing of that may reach a result. */
-static void a_nan_reaches_the_pixels_around_it_alone(void **state)
+TEST(a_nan_reaches_the_pixels_around_it_alone)
 {
-    (void)state;
     for (int variant = 0; variant < VARIANTS; variant += FIRST) {
         for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_DATA; kind++) {
             for (int64_t narrow = 1; narrow <= 4; narrow += 1 + VARIANT_STEP / 32) {
@@ -251,9 +247,8 @@ static void a_nan_reaches_the_pixels_around_it_alone(void **state)
  * A kernel's limit of shared memory is the kernel's: a plan that needs less, made later, must leave it to those that
  * need more.
  */
-static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
+TEST(a_small_plan_takes_no_memory_from_a_large_one)
 {
-    (void)state;
     static const layer large = {1, 9, 31, 3, 128, 9}, small = {1, 1, 1, 3, 16, 9};
     for (int first = 0; first <= FIRST; first += FIRST) {
         for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
@@ -271,9 +266,8 @@ static void a_small_plan_takes_no_memory_from_a_large_one(void **state)
 }
 
 /** New weights count once the plan is prepared again, and a recording replays what the buffers hold then. */
-static void plans_can_be_prepared_again_and_recorded(void **state)
+TEST(plans_can_be_prepared_again_and_recorded)
 {
-    (void)state;
     const cod_backend *cuda = test_cuda.backend;
     for (int first = 0; first <= FIRST; first += FIRST) {
         for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
@@ -302,17 +296,5 @@ static void plans_can_be_prepared_again_and_recorded(void **state)
     }
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_agree),
-        cmocka_unit_test(random_values_agree),
-        cmocka_unit_test(results_have_the_same_bits_in_any_order),
-        cmocka_unit_test(a_nan_reaches_the_pixels_around_it_alone),
-        cmocka_unit_test(a_small_plan_takes_no_memory_from_a_large_one),
-        cmocka_unit_test(plans_can_be_prepared_again_and_recorded),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

@@ -4,8 +4,7 @@
 #include <cstdlib>
 
 extern "C" {
-#include "cuda/cuda.h"
-#include "support/ops.h"
+#include "pair.h"
 #include "support/test.h" /* last: cmocka defines `fail` */
 }
 
@@ -28,7 +27,7 @@ static void assert_covered(const narrow_shape &shape, const narrow_choice &choic
         assert_true(choice.blocks == narrow_units(cut));
 }
 
-static void pictures_are_covered(void **)
+TEST(pictures_are_covered)
 {
     static const int sizes[][2] = {{1, 1}, {9, 5}, {24, 24}, {31, 17}, {96, 96}, {2160, 3840}, {1, 300}};
     for (const auto &size : sizes) {
@@ -48,7 +47,7 @@ static void pictures_are_covered(void **)
 }
 
 /** A small batch gives most multiprocessors a block, a large one has no rows twice. */
-static void batches_of_any_size_fill_the_gpu(void **)
+TEST(batches_of_any_size_fill_the_gpu)
 {
     for (const narrow_computation what : {NARROW_GATHER, NARROW_SPREAD, NARROW_GRADIENT}) {
         const narrow_choice small = on_hopper({what, 9, 3, 64, 16, 96, 96});
@@ -68,7 +67,7 @@ static void assert_taken(bool taken, const narrow_shape &shape, int shared_bytes
     assert_true((choice.cut.strips > 0) == taken);
 }
 
-static void shapes_without_a_kernel_are_refused(void **)
+TEST(shapes_without_a_kernel_are_refused)
 {
     for (const narrow_computation what : {NARROW_GATHER, NARROW_SPREAD, NARROW_GRADIENT}) {
         for (int kernel = 1; kernel <= 13; kernel++)
@@ -86,8 +85,6 @@ static void shapes_without_a_kernel_are_refused(void **)
 }
 
 /* Ops. */
-
-static cod_test_device gpu;
 
 static cod_view dense(cod_dtype dtype, int64_t n, int64_t h, int64_t w, int64_t c)
 {
@@ -113,9 +110,9 @@ static bool is_made(const cod_op &op, cod_dtype multiplied)
 {
     cod_test_op test;
     bool made = false;
-    assert_ok(cod_test_op_init(&test, gpu, &op));
+    assert_ok(cod_test_op_init(&test, test_cuda, &op));
     cod_plan plan = {};
-    plan.device = gpu.device;
+    plan.device = test_cuda.device;
     plan.ops = &test.op;
     plan.count = 1;
     assert_ok(narrow_make(&plan, multiplied, &made));
@@ -125,7 +122,7 @@ static bool is_made(const cod_op &op, cod_dtype multiplied)
     return made;
 }
 
-static void ops_that_fit_are_taken(void **)
+TEST(ops_that_fit_are_taken)
 {
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         cod_op op = last_layer(static_cast<cod_op_kind>(kind));
@@ -145,7 +142,7 @@ static void ops_that_fit_are_taken(void **)
     }
 }
 
-static void other_convolutions_are_left(void **)
+TEST(other_convolutions_are_left)
 {
     cod_op op = last_layer(COD_OP_CONV2D);
     op.attr.pad_w = 3;
@@ -172,7 +169,7 @@ static void other_convolutions_are_left(void **)
 }
 
 /** A spread has the activations of first layers alone. */
-static void first_layers_with_tanh_are_left(void **)
+TEST(first_layers_with_tanh_are_left)
 {
     cod_op op = last_layer(COD_OP_CONV2D);
     op.inputs[0] = dense(COD_F32, 1, 5, 6, 3);
@@ -185,20 +182,4 @@ static void first_layers_with_tanh_are_left(void **)
     }
 }
 
-int main()
-{
-    gpu.backend = &cod_cuda_backend;
-    if (gpu.backend->open(nullptr, &gpu.device) != COD_OK)
-        return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_are_covered),
-        cmocka_unit_test(batches_of_any_size_fill_the_gpu),
-        cmocka_unit_test(shapes_without_a_kernel_are_refused),
-        cmocka_unit_test(ops_that_fit_are_taken),
-        cmocka_unit_test(other_convolutions_are_left),
-        cmocka_unit_test(first_layers_with_tanh_are_left),
-    };
-    const int failed = cmocka_run_group_tests(tests, nullptr, nullptr);
-    gpu.backend->close(gpu.device);
-    return failed;
-}
+TEST_GROUP(test_pair_open, test_pair_close)

@@ -38,9 +38,8 @@ static bool run_late(step_mistake mistake, uint64_t order, bool *early)
     return equal;
 }
 
-static void averages_have_the_bits_of_host_memory(void **state)
+TEST(averages_have_the_bits_of_host_memory)
 {
-    (void)state;
     for (uint64_t order = 0; order < ORDERS; order++) {
         bool early;
         check_all(run_late(STEP_RIGHT, order, &early));
@@ -52,10 +51,9 @@ static void averages_have_the_bits_of_host_memory(void **state)
  * Gradients that are averaged before they are there, an average that another queue waits for, and one that is used
  * before.
  */
-static void a_missing_wait_gives_other_bits(void **state)
+TEST(a_missing_wait_gives_other_bits)
 {
     static const step_mistake mistakes[] = {STEP_NO_READY, STEP_OTHER_QUEUE, STEP_TOO_EARLY};
-    (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         bool early;
         const bool equal = run_late(mistakes[i], 0, &early);
@@ -63,13 +61,10 @@ static void a_missing_wait_gives_other_bits(void **state)
     }
 }
 
-int main(void)
+static int tear_down(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_have_the_bits_of_host_memory),
-        cmocka_unit_test(a_missing_wait_gives_other_bits),
-    };
-    const int failed = cmocka_run_group_tests(tests, job_setup, job_teardown);
     free(host);
-    return failed;
+    return job_teardown(state);
 }
+
+TEST_GROUP(job_setup, tear_down)

@@ -152,27 +152,17 @@ static void halves_make_the_whole(cod_op_kind kind, cod_dtype dtype)
     }
 }
 
-static void forward_halves_agree_with_ref(void **state)
+TEST(forward_halves_agree_with_ref)
 {
-    (void)state;
     halves_make_the_whole(COD_OP_NORM_TRAIN, COD_F32);
     halves_make_the_whole(COD_OP_NORM_TRAIN, COD_BF16);
 }
 
-static void backward_halves_agree_with_ref(void **state)
+TEST(backward_halves_agree_with_ref)
 {
-    (void)state;
     halves_make_the_whole(COD_OP_NORM_BACKWARD, COD_F32);
     halves_make_the_whole(COD_OP_NORM_BACKWARD, COD_BF16);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_halves_agree_with_ref),
-        cmocka_unit_test(backward_halves_agree_with_ref),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

@@ -38,7 +38,7 @@ __global__ void instructions_kernel(const uint32_t *words, uint32_t *out)
 static const cod_emulated_machine older[] = {{13000, 1, 70, 1}, {13000, 1, 72, 1}, {13000, 1, 75, 1}};
 enum { OLDER = sizeof older / sizeof *older };
 
-static void older_gpus_compute_alike(void **)
+TEST(older_gpus_compute_alike)
 {
     const size_t out_bytes = WARP_LANES * INSTRUCTION_WORDS * sizeof(uint32_t);
     uint32_t *words = reinterpret_cast<uint32_t *>(device_floats(4 * THREADS)), *out[1 + OLDER];
@@ -135,7 +135,7 @@ struct range_case {
     int a, b, lines, values;
 };
 
-static void older_gpus_keep_the_range_of_bf16(void **)
+TEST(older_gpus_keep_the_range_of_bf16)
 {
     static const range_case cases[] = {
         {"near 1", 0, 0, 0, 3},
@@ -185,7 +185,7 @@ static void older_gpus_keep_the_range_of_bf16(void **)
 }
 
 /* Infinities and NaN reach the sums of their row or column, whatever the others are, and no more; nor do zeros. */
-static void older_gpus_keep_what_is_not_finite_to_itself(void **)
+TEST(older_gpus_keep_what_is_not_finite_to_itself)
 {
     static const uint16_t found[] = {0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0xFFFF}; /* infinities, NaNs */
     const product p = product_begin();
@@ -215,14 +215,4 @@ static void older_gpus_keep_what_is_not_finite_to_itself(void **)
                 assert_true(p.c[row * 8 + n] == 0);
         }
     product_end(p);
-}
-
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(older_gpus_compute_alike),
-        cmocka_unit_test(older_gpus_keep_the_range_of_bf16),
-        cmocka_unit_test(older_gpus_keep_what_is_not_finite_to_itself),
-    };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

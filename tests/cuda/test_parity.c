@@ -29,15 +29,13 @@ static const cod_parity cuda = {
     &test_ref, &test_cuda, tolerance_of, cod_test_is_norm_half, cod_emulated_set_seed, cod_emulated_faults,
 };
 
-static void kinds_agree_with_ref_in_f32(void **state)
+TEST(kinds_agree_with_ref_in_f32)
 {
-    (void)state;
     cod_parity_kinds(&cuda, COD_F32, SEEDS);
 }
 
-static void kinds_agree_with_ref_in_bf16(void **state)
+TEST(kinds_agree_with_ref_in_bf16)
 {
-    (void)state;
     cod_parity_kinds(&cuda, COD_BF16, SEEDS);
 }
 
@@ -70,9 +68,8 @@ static void set_shapes(cod_op *op, cod_shape shape, uint64_t seed)
 }
 
 /** Several blocks by pixels and by channels; whole vectors, some of which are left, and none. */
-static void large_shapes_agree_with_ref(void **state)
+TEST(large_shapes_agree_with_ref)
 {
-    (void)state;
     static const int64_t channels[] = {3, 8, 24, 64, 72, 136};
     static const cod_op_kind same[] = {COD_OP_NORM_TRAIN,    COD_OP_NORM_INFERENCE,
                                        COD_OP_NORM_BACKWARD, COD_OP_NORM_INFERENCE_BACKWARD,
@@ -99,9 +96,8 @@ static void large_shapes_agree_with_ref(void **state)
 }
 
 /** A block for each row, a warp, and parts of one. */
-static void rows_of_classes_agree_with_ref(void **state)
+TEST(rows_of_classes_agree_with_ref)
 {
-    (void)state;
     static const int64_t classes[] = {1, 3, 10, 33, 128, 129, 1000};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
@@ -113,9 +109,8 @@ static void rows_of_classes_agree_with_ref(void **state)
     }
 }
 
-static void pools_of_vectors_agree_with_ref(void **state)
+TEST(pools_of_vectors_agree_with_ref)
 {
-    (void)state;
     static const int64_t channels[] = {8, 16, 72};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         const cod_dtype dtype = seed % 2 ? COD_F32 : COD_BF16;
@@ -133,9 +128,8 @@ static void pools_of_vectors_agree_with_ref(void **state)
     }
 }
 
-static void enlargements_of_vectors_agree_with_ref(void **state)
+TEST(enlargements_of_vectors_agree_with_ref)
 {
-    (void)state;
     static const cod_op_kind enlarging[] = {COD_OP_PIXEL_SHUFFLE, COD_OP_PIXEL_UNSHUFFLE, COD_OP_RESIZE,
                                             COD_OP_RESIZE_BACKWARD};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -151,9 +145,8 @@ static void enlargements_of_vectors_agree_with_ref(void **state)
 }
 
 /** Views of different types, and casts. */
-static void mixed_types_agree_with_ref(void **state)
+TEST(mixed_types_agree_with_ref)
 {
-    (void)state;
     static const cod_op_kind mixed[] = {COD_OP_ADD,        COD_OP_LOSS,          COD_OP_RESIZE,
                                         COD_OP_ACTIVATION, COD_OP_NORM_BACKWARD, COD_OP_POOL};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -167,9 +160,8 @@ static void mixed_types_agree_with_ref(void **state)
 }
 
 /** Arrays that begin at, between and at different distances from 16-byte boundaries. */
-static void parameters_at_any_place_agree_with_ref(void **state)
+TEST(parameters_at_any_place_agree_with_ref)
 {
-    (void)state;
     static const cod_op_kind updates[] = {COD_OP_GRAD_NORM, COD_OP_OPTIMISER, COD_OP_EMA};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         for (size_t k = 0; k < 3; k++) {
@@ -187,9 +179,8 @@ static void parameters_at_any_place_agree_with_ref(void **state)
 }
 
 /** Means of thousands of deviations, another in each channel; and a first pixel that lies far away from all others. */
-static void large_means_keep_the_variance(void **state)
+TEST(large_means_keep_the_variance)
 {
-    (void)state;
     enum { CHANNELS = 12, COUNT = 700 * CHANNELS };
     static const cod_tolerance tolerances[] = {{1e-4, 1e-4}, {1e-6, 1e-6}, {2e-5, 2e-5}};
     static double x[COUNT], results[2][3][COUNT];
@@ -213,9 +204,8 @@ static void large_means_keep_the_variance(void **state)
 }
 
 /** Squares that f32 cannot hold, or takes for zeros. */
-static void norms_of_any_size_agree_with_ref(void **state)
+TEST(norms_of_any_size_agree_with_ref)
 {
-    (void)state;
     enum { COUNT = 3000 };
     static const double sizes[][2] = {{1e30, 1e30}, {1e-30, 1e-30}, {1e-40, 1e-40}, {1e30, 1},     {1e-30, 1e-3},
                                       {1e-16, 1},   {1e14, 1e13},   {0, 0},         {INFINITY, 1}, {NAN, 1e30}};
@@ -239,22 +229,19 @@ static void norms_of_any_size_agree_with_ref(void **state)
     }
 }
 
-static void large_logits_agree_with_ref(void **state)
+TEST(large_logits_agree_with_ref)
 {
-    (void)state;
     cod_parity_large_logits(&cuda, 1e-6, 1e-44);
 }
 
-static void losses_show_nan(void **state)
+TEST(losses_show_nan)
 {
-    (void)state;
     cod_parity_losses_show_nan(test_cuda);
 }
 
 /** Bytes with a table of what they count as; the values are copied, so that the bits are `ref`'s. */
-static void turned_bytes_are_those_of_ref(void **state)
+TEST(turned_bytes_are_those_of_ref)
 {
-    (void)state;
     char message[512];
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         cod_op op = cod_test_random_op(COD_OP_TURN, COD_F32, COD_F32, seed);
@@ -268,9 +255,8 @@ static void turned_bytes_are_those_of_ref(void **state)
 }
 
 /** Kernels read mapped memory of the host where it is. */
-static void plans_read_pinned_memory(void **state)
+TEST(plans_read_pinned_memory)
 {
-    (void)state;
     enum { COUNT = 100000 };
     const cod_backend *b = test_cuda.backend;
     const cod_shape shape = {1, 1, 1, COUNT};
@@ -313,9 +299,8 @@ static size_t read_outputs(cod_test_op *test, double *out, size_t room)
 }
 
 /** A plan gives the same bits each time, in whatever order its blocks and threads run. */
-static void sums_do_not_depend_on_the_order(void **state)
+TEST(sums_do_not_depend_on_the_order)
 {
-    (void)state;
     enum { CHANNELS = 24, COUNT = 3 * 13 * 17 * CHANNELS, ROOM = 3 * COUNT, RUNS = 4 };
     static const cod_op_kind summing[] = {COD_OP_NORM_TRAIN, COD_OP_NORM_BACKWARD, COD_OP_ACTIVATION_BACKWARD,
                                           COD_OP_MEAN,       COD_OP_LOSS,          COD_OP_GRAD_NORM};
@@ -347,18 +332,16 @@ static void sums_do_not_depend_on_the_order(void **state)
     }
 }
 
-static void averages_have_the_bits_of_ema(void **state)
+TEST(averages_have_the_bits_of_ema)
 {
-    (void)state;
     static const int64_t counts[] = {1, 30, 4990, 4993};
     for (uint64_t seed = 0; seed < 20; seed++)
         assert_ok(cod_test_average(test_cuda, counts[seed % 4], seed));
 }
 
 /** put() writes its words behind the queue's work, and nothing beside them. */
-static void put_writes_its_words_alone(void **state)
+TEST(put_writes_its_words_alone)
 {
-    (void)state;
     enum { ROOM = 2 * COD_PUT_BYTES, OFFSET = 52 };
     static const size_t sizes[] = {0, 4, 36, COD_PUT_BYTES - 4, COD_PUT_BYTES};
     const cod_backend *backend = test_cuda.backend;
@@ -381,20 +364,5 @@ static void put_writes_its_words_alone(void **state)
     backend->buffer_destroy(test_cuda.device, buffer);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_agree_with_ref_in_f32),     cmocka_unit_test(kinds_agree_with_ref_in_bf16),
-        cmocka_unit_test(large_shapes_agree_with_ref),     cmocka_unit_test(rows_of_classes_agree_with_ref),
-        cmocka_unit_test(pools_of_vectors_agree_with_ref), cmocka_unit_test(enlargements_of_vectors_agree_with_ref),
-        cmocka_unit_test(mixed_types_agree_with_ref),      cmocka_unit_test(parameters_at_any_place_agree_with_ref),
-        cmocka_unit_test(large_means_keep_the_variance),   cmocka_unit_test(norms_of_any_size_agree_with_ref),
-        cmocka_unit_test(large_logits_agree_with_ref),     cmocka_unit_test(losses_show_nan),
-        cmocka_unit_test(sums_do_not_depend_on_the_order), cmocka_unit_test(turned_bytes_are_those_of_ref),
-        cmocka_unit_test(plans_read_pinned_memory),        cmocka_unit_test(averages_have_the_bits_of_ema),
-        cmocka_unit_test(put_writes_its_words_alone),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

@@ -84,7 +84,7 @@ static void check_tile(const cod_device &device, const cod_op &op, int rows, int
 }
 
 /* By hand: rounds over 132 multiprocessors x a tile's operations / the kernel's speed / how full 8 warps are. */
-static void products_take_the_cheapest_tile(void **)
+TEST(products_take_the_cheapest_tile)
 {
     const cod_device h100 = device_of(132, 227);
     check_tile(h100, linear_of(COD_BF16, 100000, 1024, 1024), 128, 128); /* 48 rounds: 786, then 865, 1038 thousand */
@@ -96,7 +96,7 @@ static void products_take_the_cheapest_tile(void **)
 }
 
 /** A stride of 2 makes four phases of as many rows each. */
-static void phases_count_as_blocks(void **)
+TEST(phases_count_as_blocks)
 {
     const cod_device h100 = device_of(132, 227);
     check_tile(h100, convolution_of(true, 16, 24, 64, 64, 2), 64, 64); /* 4 x 2304 rows: 10923, then 12800, 18204 */
@@ -106,7 +106,7 @@ static void phases_count_as_blocks(void **)
 /**
  * Two to the 30 rows and 20 columns: 2^36 blocks of the largest tile. In 32 bits they would be none, and cost nothing.
  */
-static void blocks_are_counted_in_64_bits(void **)
+TEST(blocks_are_counted_in_64_bits)
 {
     const cod_device h100 = device_of(132, 227), one = device_of(1, 227);
     const int64_t rows = (int64_t)1 << 29, columns = (int64_t)1 << 20;
@@ -115,7 +115,7 @@ static void blocks_are_counted_in_64_bits(void **)
 }
 
 /** A T4's 64 KB hold the smallest tiles alone, and a kernel of each type; 99 KB all but the largest. */
-static void products_fit_in_shared_memory(void **)
+TEST(products_fit_in_shared_memory)
 {
     cod_op int8 = convolution_of(false, 16, 12, 64, 64, 1);
     int8.attr.int8_range = 4;
@@ -165,7 +165,7 @@ static cuda_walk walk_of_one(const cod_device &device, const cuda_view &view, cu
     return walk_of(device, view, cuda_view(), rule);
 }
 
-static void accesses_are_as_wide_as_views_allow(void **)
+TEST(accesses_are_as_wide_as_views_allow)
 {
     const cod_device h100 = device_of(132, 227);
     const cuda_walk_rule by_channel = {.by_channel = true}, mixed = {.by_channel = true, .mixed = true};
@@ -184,7 +184,7 @@ static void accesses_are_as_wide_as_views_allow(void **)
     assert_int_equal(walk_of(h100, bf16, shifted, by_channel).lanes, LANES_ANY);
 }
 
-static void dense_views_become_rows_of_elements(void **)
+TEST(dense_views_become_rows_of_elements)
 {
     const cod_device h100 = device_of(132, 227);
     assert_int_equal(walk_of_one(h100, pixels_of(COD_F32, 40, 3, 0), {}).channels, 8);
@@ -198,7 +198,7 @@ static void dense_views_become_rows_of_elements(void **)
 }
 
 /** What walk_of() checks, at all kinds of sizes; small ones have one block. */
-static void walks_cover_each_pixel_once(void **)
+TEST(walks_cover_each_pixel_once)
 {
     static const int64_t pixels[] = {1, 2, 255, 256, 257, 9409, 1000003};
     static const int channels[] = {1, 2, 3, 4, 8, 31, 64, 100, 256, 257, 1000, 4096, 100000};
@@ -217,7 +217,7 @@ static void walks_cover_each_pixel_once(void **)
                 }
 }
 
-static void walks_beyond_32_bits(void **)
+TEST(walks_beyond_32_bits)
 {
     const cod_device h100 = device_of(132, 227);
     const int64_t large = ((int64_t)1 << 33) + 1;
@@ -227,7 +227,7 @@ static void walks_beyond_32_bits(void **)
     assert_true(walk_of_one(h100, pixels_of(COD_BF16, large, 3, 5), {.by_channel = true}).pixels == large);
 }
 
-static void walks_over_more_tiles_than_a_grid_has(void **)
+TEST(walks_over_more_tiles_than_a_grid_has)
 {
     const cod_device h100 = device_of(132, 227);
     for (const int channels : {2097120, 2097152, 16776960, 16777216, 1 << 30})
@@ -247,7 +247,7 @@ static void skip_where_fibres_are_slow()
 }
 
 /** Sums, and what is done with them, where a tile has 32 channels. */
-static void many_channels_are_those_of_ref(void **)
+TEST(many_channels_are_those_of_ref)
 {
     cod_op op = {};
     skip_where_fibres_are_slow();
@@ -259,7 +259,7 @@ static void many_channels_are_those_of_ref(void **)
 }
 
 /** Gradients of biases beside a library's product: each channel of dy once. */
-static void many_biases_have_gradients(void **)
+TEST(many_biases_have_gradients)
 {
     cod_device *device = test_cuda.device;
     skip_where_fibres_are_slow();
@@ -302,7 +302,7 @@ static void check_cover(const update_walk &walk)
         assert_int_equal(times, 1);
 }
 
-static void updates_meet_each_element_once(void **)
+TEST(updates_meet_each_element_once)
 {
     for (int64_t count = 1; count < 40; count++)
         for (int past = 0; past < 4; past++)
@@ -318,7 +318,7 @@ static void updates_meet_each_element_once(void **)
     check_cover(cuda_update_walk_of({place(3), place(3), place(3), place(3)}, 100003, 8));
 }
 
-static void updates_have_no_more_blocks_than_they_need(void **)
+TEST(updates_have_no_more_blocks_than_they_need)
 {
     const int64_t large = ((int64_t)1 << 34) + 3;
     assert_int_equal(cuda_update_walk_of({place(0), nullptr, nullptr, nullptr}, 512, 100).blocks, 1);
@@ -333,22 +333,4 @@ static void updates_have_no_more_blocks_than_they_need(void **)
     assert_true(lone_element(walk, 3) == large);
 }
 
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_take_the_cheapest_tile),
-        cmocka_unit_test(phases_count_as_blocks),
-        cmocka_unit_test(blocks_are_counted_in_64_bits),
-        cmocka_unit_test(products_fit_in_shared_memory),
-        cmocka_unit_test(accesses_are_as_wide_as_views_allow),
-        cmocka_unit_test(dense_views_become_rows_of_elements),
-        cmocka_unit_test(walks_cover_each_pixel_once),
-        cmocka_unit_test(walks_beyond_32_bits),
-        cmocka_unit_test(walks_over_more_tiles_than_a_grid_has),
-        cmocka_unit_test(many_channels_are_those_of_ref),
-        cmocka_unit_test(many_biases_have_gradients),
-        cmocka_unit_test(updates_meet_each_element_once),
-        cmocka_unit_test(updates_have_no_more_blocks_than_they_need),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)

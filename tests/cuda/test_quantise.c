@@ -99,37 +99,25 @@ static void run_case(uint64_t seed, const float *bad)
     cod_test_chunk_case_clear(&c);
 }
 
-static void chunks_have_the_bits_of_ref(void **state)
+TEST(chunks_have_the_bits_of_ref)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++)
         run_case(seed, NULL);
 }
 
-static void chunks_that_are_not_finite_say_so(void **state)
+TEST(chunks_that_are_not_finite_say_so)
 {
-    (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (uint64_t seed = 0; seed < 12; seed++)
         run_case(seed, &bad[seed % 3]);
 }
 
-static void the_emulated_gpu_saw_no_fault(void **state)
+TEST(the_emulated_gpu_saw_no_fault)
 {
-    (void)state;
     char first[512];
     if (cod_emulated_faults(first, sizeof first) > 0)
         fail_msg("%s", first);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_have_the_bits_of_ref),
-        cmocka_unit_test(chunks_that_are_not_finite_say_so),
-        cmocka_unit_test(the_emulated_gpu_saw_no_fault),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)
+TEST_DEVICE(cod_cuda_backend)

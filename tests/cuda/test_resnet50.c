@@ -153,9 +153,8 @@ static void compare(cod_dtype dtype, double bound, double grad_bound)
 }
 
 /** Sums are rounded in another order. */
-static void a_step_in_f32_equals_ref(void **state)
+TEST(a_step_in_f32_equals_ref)
 {
-    (void)state;
     compare(COD_F32, 1e-5, 1e-4);
 }
 
@@ -163,9 +162,8 @@ static void a_step_in_f32_equals_ref(void **state)
  * Each of 160 tensors is rounded to 8 bits, which turns the choice of some ReLUs: gradients were off by 5.6e-2 in the
  * middle and 0.13 at most. With inputs of ReLUs around the kink, as at the start of training, it was 0.47 and 0.64.
  */
-static void a_step_in_bf16_is_near_ref(void **state)
+TEST(a_step_in_bf16_is_near_ref)
 {
-    (void)state;
     compare(COD_BF16, 1e-2, 0.25);
 }
 
@@ -188,13 +186,5 @@ static int clear(void **state)
     return 0;
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_in_f32_equals_ref),
-        cmocka_unit_test(a_step_in_bf16_is_near_ref),
-    };
-    return cmocka_run_group_tests(tests, train_on_ref, clear);
-}
+TEST_GROUP(train_on_ref, clear)
+TEST_DEVICE(cod_cuda_backend)

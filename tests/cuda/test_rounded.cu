@@ -66,7 +66,7 @@ static void expect_copy(const uint16_t *copy, int count, float first, int offset
  * Plans of a layer's two directions share one copy, which one launch writes, once; a view of other elements has
  * another.
  */
-static void plans_of_one_layer_share_a_copy(void **)
+TEST(plans_of_one_layer_share_a_copy)
 {
     layer l;
     reader forward, data, part;
@@ -209,7 +209,7 @@ static size_t launches_of_prepare(trained *of, bool updated)
  * With clipping and an average, with vectors that copies divide and without, in parts, and from a recording made before
  * the copies.
  */
-static void updates_write_copies(void **)
+TEST(updates_write_copies)
 {
     static const cod_optimiser_kind kinds[] = {COD_OPT_SGD, COD_OPT_ADAM, COD_OPT_ADAMW};
     const cod_backend *b = test_cuda.backend;
@@ -256,7 +256,7 @@ static void updates_write_copies(void **)
 /**
  * What a merge, a load or an average does: it writes weights, and the plans are prepared without a word of an update.
  */
-static void other_writes_are_rounded(void **)
+TEST(other_writes_are_rounded)
 {
     trained t;
     trained_open(&t, BEFORE);
@@ -276,7 +276,7 @@ static void other_writes_are_rounded(void **)
 }
 
 /** Of copies that overlap an update writes the one that was there first; the others are rounded each time. */
-static void copies_that_overlap_are_rounded(void **)
+TEST(copies_that_overlap_are_rounded)
 {
     trained t;
     reader half;
@@ -323,25 +323,14 @@ static void expect_launches(bool shared)
     test_cuda.backend->buffer_destroy(test_cuda.device, l.buffer);
 }
 
-static void many_copies_take_a_launch_for_each_256(void **)
+TEST(many_copies_take_a_launch_for_each_256)
 {
     expect_launches(false);
 }
 
-static void many_plans_of_one_copy_take_one_launch(void **)
+TEST(many_plans_of_one_copy_take_one_launch)
 {
     expect_launches(true);
 }
 
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_of_one_layer_share_a_copy),
-        cmocka_unit_test(updates_write_copies),
-        cmocka_unit_test(other_writes_are_rounded),
-        cmocka_unit_test(copies_that_overlap_are_rounded),
-        cmocka_unit_test(many_copies_take_a_launch_for_each_256),
-        cmocka_unit_test(many_plans_of_one_copy_take_one_launch),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)

@@ -14,7 +14,7 @@ static cuda_scratch *join(cod_device *device, const cod_buffer *shared_by, size_
 }
 
 /** The largest plan's bytes are enough for all, and are freed behind the last one. */
-static void plans_of_one_buffer_share_memory(void **)
+TEST(plans_of_one_buffer_share_memory)
 {
     cod_device *device = test_cuda.device;
     const cod_buffer one = {}, other = {};
@@ -34,7 +34,7 @@ static void plans_of_one_buffer_share_memory(void **)
 }
 
 /** A recording may name it: a plan that needs more gets memory of its own. */
-static void memory_that_was_used_stays(void **)
+TEST(memory_that_was_used_stays)
 {
     cod_device *device = test_cuda.device;
     const cod_buffer buffer = {};
@@ -50,7 +50,7 @@ static void memory_that_was_used_stays(void **)
 }
 
 /** Even for one address of a buffer, as two ranks that are threads of one process may have one after the other. */
-static void devices_share_nothing(void **)
+TEST(devices_share_nothing)
 {
     cod_device *other = nullptr;
     const cod_buffer buffer = {};
@@ -65,12 +65,4 @@ static void devices_share_nothing(void **)
     test_cuda.backend->close(other);
 }
 
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_of_one_buffer_share_memory),
-        cmocka_unit_test(memory_that_was_used_stays),
-        cmocka_unit_test(devices_share_nothing),
-    };
-    return cmocka_run_group_tests(tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)

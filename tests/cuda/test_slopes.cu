@@ -94,7 +94,7 @@ static bool is_right(const sums_case &c, const float *sums)
 static const sums_case cases[] = {{1, 1, 1, 1},   {1, 63, 1, 1},    {1, 64, 16, 16}, {1, 65, 16, 9},
                                   {3, 129, 2, 2}, {2, 200, 64, 64}, {1, 4200, 1, 1}, {1, 130, 24, 24}};
 
-static void sums_are_right_and_in_one_order(void **)
+TEST(sums_are_right_and_in_one_order)
 {
     for (const sums_case &c : cases) {
         float *first = sums_of(c, 1);
@@ -111,7 +111,7 @@ static void sums_are_right_and_in_one_order(void **)
         fail_msg("%s", message);
 }
 
-static void a_missing_barrier_is_found(void **)
+TEST(a_missing_barrier_is_found)
 {
     char message[512];
     const sums_case c = {1, 200, 1, 1};
@@ -126,9 +126,4 @@ static void a_missing_barrier_is_found(void **)
     assert_true(found > 0);
 }
 
-int main()
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_right_and_in_one_order),
-                                       cmocka_unit_test(a_missing_barrier_is_found)};
-    return cmocka_run_group_tests_name("cuda_slopes", tests, test_pair_open, test_pair_close);
-}
+TEST_GROUP(test_pair_open, test_pair_close)

@@ -134,25 +134,14 @@ static void compare(cod_dtype activation, double loss_bound, double value_bound)
     }
 }
 
-static void training_in_f32_follows_ref(void **state)
+TEST(training_in_f32_follows_ref)
 {
-    (void)state;
     compare(COD_F32, 1e-4, 1e-3);
 }
 
-static void training_in_bf16_stays_near_ref(void **state)
+TEST(training_in_bf16_stays_near_ref)
 {
-    (void)state;
     compare(COD_BF16, 3e-2, 2e-2);
 }
 
-int main(void)
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training_in_f32_follows_ref),
-        cmocka_unit_test(training_in_bf16_stays_near_ref),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_DEVICE(cod_cuda_backend)

@@ -30,7 +30,14 @@ static void watch_log(void *, cod_log_level level, const char *line)
     snprintf(last_warning, sizeof last_warning, "%s", line);
 }
 
-static void every_candidate_of_a_convolution_agrees(void **)
+static int clean(void **)
+{
+    unlink(cod_test_at("choices"));
+    warnings = timed = untimed = 0;
+    return 0;
+}
+
+TEST_WITH(every_candidate_of_a_convolution_agrees, clean, NULL)
 {
     static const layer layers[] = {
         {2, 8, 9, 16, 24, 3, 1, 0}, {1, 9, 7, 8, 64, 3, 2, 8}, {2, 6, 6, 3, 16, 5, 1, 0}, {1, 5, 8, 64, 64, 1, 1, 0}};
@@ -50,7 +57,7 @@ static void every_candidate_of_a_convolution_agrees(void **)
     assert_true(able >= 100);
 }
 
-static void every_candidate_of_a_linear_layer_agrees(void **)
+TEST_WITH(every_candidate_of_a_linear_layer_agrees, clean, NULL)
 {
     static const int64_t sizes[][3] = {{9, 17, 3}, {33, 64, 130}, {128, 32, 16}};
     uint64_t seed = 1;
@@ -68,7 +75,7 @@ static void every_candidate_of_a_linear_layer_agrees(void **)
     assert_true(able >= 70);
 }
 
-static void every_candidate_of_a_gated_gradient_agrees(void **)
+TEST_WITH(every_candidate_of_a_gated_gradient_agrees, clean, NULL)
 {
     static const int64_t sizes[][3] = {{9, 17, 3}, {33, 130, 64}, {128, 32, 16}};
     uint64_t seed = 1;
@@ -100,7 +107,7 @@ static cod_op joined(const layer &l, bool backward, int64_t slopes)
     return op;
 }
 
-static void every_candidate_of_a_joined_convolution_agrees(void **)
+TEST_WITH(every_candidate_of_a_joined_convolution_agrees, clean, NULL)
 {
     static const layer layers[] = {
         {2, 8, 9, 16, 24, 3, 1, 0}, {1, 40, 41, 136, 8, 1, 1, 8}, {1, 5, 8, 64, 64, 3, 1, 0}};
@@ -170,14 +177,7 @@ static void plan_once(const char *mode, bool no_autotune, bool deterministic, bo
     on.backend->close(on.device);
 }
 
-static int clean(void **)
-{
-    unlink(cod_test_at("choices"));
-    warnings = timed = untimed = 0;
-    return 0;
-}
-
-static void each_op_is_timed_once(void **)
+TEST_WITH(each_op_is_timed_once, clean, NULL)
 {
     plan_once("own", false, false, false);
     assert_int_equal(timed, 1);
@@ -190,7 +190,7 @@ static void each_op_is_timed_once(void **)
     assert_int_equal(warnings, 0);
 }
 
-static void without_time_only_what_is_known_is_taken(void **)
+TEST_WITH(without_time_only_what_is_known_is_taken, clean, NULL)
 {
     setenv("COD_CUDA_TUNE_S", "0", 1);
     plan_once("own", false, false, false);
@@ -208,7 +208,7 @@ static void without_time_only_what_is_known_is_taken(void **)
     unsetenv("COD_CUDA_TUNE_S");
 }
 
-static void fixed_choices_are_not_timed(void **)
+TEST_WITH(fixed_choices_are_not_timed, clean, NULL)
 {
     plan_once("own", true, false, false);
     plan_once("own", false, true, false);
@@ -217,7 +217,7 @@ static void fixed_choices_are_not_timed(void **)
     assert_int_equal(cached_lines(), 0);
 }
 
-static void an_unknown_mode_is_refused(void **)
+TEST_WITH(an_unknown_mode_is_refused, clean, NULL)
 {
     cod_device *device = nullptr;
     setenv("COD_CUDA_CONVOLUTION", "fastest", 1);
@@ -284,24 +284,24 @@ static void refused(cod_status (*make)(cod_plan *, const cuda_candidate *), cons
     cod_test_op_clear(&test);
 }
 
-static void a_candidate_with_other_results_is_not_taken(void **)
+TEST_WITH(a_candidate_with_other_results_is_not_taken, clean, NULL)
 {
     refused(make_idle, "planted of conv2d_backward_data is not used");
 }
 
-static void a_candidate_with_other_nans_is_not_taken(void **)
+TEST_WITH(a_candidate_with_other_nans_is_not_taken, clean, NULL)
 {
     refused(make_poisonous, "values NaN in one alone");
 }
 
-static void a_candidate_that_fails_is_passed_over(void **)
+TEST_WITH(a_candidate_that_fails_is_passed_over, clean, NULL)
 {
     refused(make_refusing, nullptr);
 }
 
 #ifndef COD_TESTED_ON_DEVICE
 /** The trial's tensors do not fit beside the op's: the cost model decides, and nothing is remembered. */
-static void without_memory_nothing_is_timed(void **)
+TEST_WITH(without_memory_nothing_is_timed, clean, NULL)
 {
     plan_once("own", false, false, true);
     assert_int_equal(timed, 0);
@@ -338,7 +338,7 @@ static void expect_rounded(const cod_view *weights, const double *expected_weigh
     free(copy);
 }
 
-static void biases_are_summed_and_weights_rounded(void **)
+TEST_WITH(biases_are_summed_and_weights_rounded, clean, NULL)
 {
     static const cod_shape shapes[] = {{2, 5, 7, 3}, {1, 1, 1, 70}, {3, 20, 21, 64}, {1, 40, 40, 33}};
     for (const cod_shape &shape : shapes) {
@@ -395,7 +395,7 @@ static int tear_down(void **state)
 }
 
 /** An implementation is built with the slope of a leaky ReLU, so that one slope's choice may not serve another. */
-static void a_key_tells_slopes_apart(void **)
+TEST_WITH(a_key_tells_slopes_apart, clean, NULL)
 {
     static const layer l = {1, 5, 6, 16, 16, 3, 1, 0};
     enum { LEAKY, LEAKIER, RELU, RELU_TOO, COUNT };
@@ -451,7 +451,7 @@ static void expect_driver(const char *line, const char *words)
 }
 
 /** Drivers for one version of CUDA may take other times, and libraries may find other implementations with them. */
-static void a_key_has_the_driver(void **)
+TEST_WITH(a_key_has_the_driver, clean, NULL)
 {
     expect_driver("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC "
                   "version: 12.2.0\n",
@@ -463,28 +463,5 @@ static void a_key_has_the_driver(void **)
     expect_driver(nullptr, ", driver for ");
 }
 
-int main()
-{
-    if (cod_test_absent(&cod_cuda_backend))
-        return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_candidate_of_a_convolution_agrees, clean),
-        cmocka_unit_test_setup(every_candidate_of_a_gated_gradient_agrees, clean),
-        cmocka_unit_test_setup(every_candidate_of_a_joined_convolution_agrees, clean),
-        cmocka_unit_test_setup(every_candidate_of_a_linear_layer_agrees, clean),
-        cmocka_unit_test_setup(each_op_is_timed_once, clean),
-        cmocka_unit_test_setup(without_time_only_what_is_known_is_taken, clean),
-        cmocka_unit_test_setup(fixed_choices_are_not_timed, clean),
-        cmocka_unit_test_setup(a_key_tells_slopes_apart, clean),
-        cmocka_unit_test_setup(a_key_has_the_driver, clean),
-        cmocka_unit_test_setup(an_unknown_mode_is_refused, clean),
-        cmocka_unit_test_setup(a_candidate_with_other_results_is_not_taken, clean),
-        cmocka_unit_test_setup(a_candidate_with_other_nans_is_not_taken, clean),
-        cmocka_unit_test_setup(a_candidate_that_fails_is_passed_over, clean),
-        cmocka_unit_test_setup(biases_are_summed_and_weights_rounded, clean),
-#ifndef COD_TESTED_ON_DEVICE
-        cmocka_unit_test_setup(without_memory_nothing_is_timed, clean),
-#endif
-    };
-    return cmocka_run_group_tests_name("tuning", tests, set_up, tear_down);
-}
+TEST_GROUP(set_up, tear_down)
+TEST_DEVICE(cod_cuda_backend)

@@ -51,9 +51,8 @@ static bool moves_codes(const exchange_run *r, size_t copied)
     return !r->late || (copied > 0 && copied < most * sizeof(float) / 2);
 }
 
-static void groups_take_over_what_their_peers_published(void **state)
+TEST(groups_take_over_what_their_peers_published)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -97,9 +96,8 @@ static void groups_take_over_what_their_peers_published(void **state)
     }
 }
 
-static void groups_of_unequal_speed_do_not_wait(void **state)
+TEST(groups_of_unequal_speed_do_not_wait)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -119,9 +117,8 @@ static void groups_of_unequal_speed_do_not_wait(void **state)
 /**
  * A step, an evaluation or a checkpoint of this rank that takes longer than a pull's patience says nothing of the pull.
  */
-static void steps_longer_than_the_patience_lose_nothing(void **state)
+TEST(steps_longer_than_the_patience_lose_nothing)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -140,9 +137,8 @@ static void steps_longer_than_the_patience_lose_nothing(void **state)
  * As after a pause of the node: one group is some periods behind, which must not end merging. The groups step together
  * from then on, so that it stays so far behind whatever the machine's load.
  */
-static void a_group_that_is_behind_still_meets_its_peers(void **state)
+TEST(a_group_that_is_behind_still_meets_its_peers)
 {
-    (void)state;
     enum { PERIOD = 20, BEHIND = 4 };
     EACH_SPLIT(s)
     {
@@ -169,9 +165,8 @@ static void a_group_that_is_behind_still_meets_its_peers(void **state)
 }
 
 /** Deltas lead from one version to the next: a reader that lost one must find its way at a key, on bytes that fit. */
-static void who_lost_a_delta_goes_on_from_a_key(void **state)
+TEST(who_lost_a_delta_goes_on_from_a_key)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -208,9 +203,8 @@ static void run_until_coder(exchange_run *r, const char *entropy, uint64_t more)
 }
 
 /** The link is said to be beyond all measure, so that how fast anything is here decides nothing. */
-static void a_coder_changes_at_a_key_and_readers_follow(void **state)
+TEST(a_coder_changes_at_a_key_and_readers_follow)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -235,9 +229,8 @@ static void a_coder_changes_at_a_key_and_readers_follow(void **state)
     }
 }
 
-static void what_must_repeat_keeps_its_coder(void **state)
+TEST(what_must_repeat_keeps_its_coder)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -256,9 +249,8 @@ static void what_must_repeat_keeps_its_coder(void **state)
     }
 }
 
-static void every_coding_travels(void **state)
+TEST(every_coding_travels)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         for (int codec = 1; codec <= 4; codec++) {
@@ -279,9 +271,8 @@ static void every_coding_travels(void **state)
 }
 
 /** By a clock that moves so much with each step, whatever that took. */
-static void a_minimum_interval_leaves_publications_out(void **state)
+TEST(a_minimum_interval_leaves_publications_out)
 {
-    (void)state;
     enum { PERIOD = 2, STEPS = 400, STEP_MS = 1, INTERVAL_MS = 30, AGREEMENT_STEPS = 4 };
     EACH_SPLIT(s)
     {
@@ -306,9 +297,8 @@ static void a_minimum_interval_leaves_publications_out(void **state)
 }
 
 /** No values, rooms, slots or state; the groups' steps go on. */
-static void what_publishes_nothing_holds_nothing(void **state)
+TEST(what_publishes_nothing_holds_nothing)
 {
-    (void)state;
     enum { PERIOD = 10 };
     EACH_SPLIT(s)
     {
@@ -334,9 +324,8 @@ static void what_publishes_nothing_holds_nothing(void **state)
     }
 }
 
-static void a_state_of_another_period_is_refused(void **state)
+TEST(a_state_of_another_period_is_refused)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -383,9 +372,8 @@ static uint64_t deterministic_digest(const split *s, int codec, int64_t steps, i
     return r.digest;
 }
 
-static void a_deterministic_exchange_replays_bit_for_bit(void **state)
+TEST(a_deterministic_exchange_replays_bit_for_bit)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         for (int codec = INT8; codec <= DELTA; codec++) {
@@ -401,9 +389,8 @@ static void a_deterministic_exchange_replays_bit_for_bit(void **state)
 }
 
 /** A group that is slower than the others' patience for a pull, because it evaluates, say, is waited for. */
-static void a_slow_group_does_not_end_a_deterministic_run(void **state)
+TEST(a_slow_group_does_not_end_a_deterministic_run)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -455,9 +442,8 @@ static void spoil_first_slot(exchange_run *r, fault how)
     must(cod_exchange_state(r->exchange, &arrays, &count)); /* waits until files are as restored */
 }
 
-static void spoiled_bytes_are_refused_and_training_goes_on(void **state)
+TEST(spoiled_bytes_are_refused_and_training_goes_on)
 {
-    (void)state;
     EACH_SPLIT(s)
     for (fault how = FLIPPED; how < FAULTS; how++) {
         exchange_run r;
@@ -498,9 +484,8 @@ static void spoiled_bytes_are_refused_and_training_goes_on(void **state)
     }
 }
 
-static void what_is_not_finite_is_not_published(void **state)
+TEST(what_is_not_finite_is_not_published)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -520,9 +505,8 @@ static void what_is_not_finite_is_not_published(void **state)
 }
 
 /** One group believes that the others train what they do not. */
-static void another_models_checkpoints_are_foreign(void **state)
+TEST(another_models_checkpoints_are_foreign)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -546,9 +530,8 @@ static void another_models_checkpoints_are_foreign(void **state)
     }
 }
 
-static void another_runs_checkpoints_are_foreign(void **state)
+TEST(another_runs_checkpoints_are_foreign)
 {
-    (void)state;
     EACH_SPLIT(s)
     {
         exchange_run r;
@@ -572,26 +555,4 @@ static void another_runs_checkpoints_are_foreign(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_take_over_what_their_peers_published),
-        cmocka_unit_test(groups_of_unequal_speed_do_not_wait),
-        cmocka_unit_test(steps_longer_than_the_patience_lose_nothing),
-        cmocka_unit_test(a_group_that_is_behind_still_meets_its_peers),
-        cmocka_unit_test(who_lost_a_delta_goes_on_from_a_key),
-        cmocka_unit_test(a_coder_changes_at_a_key_and_readers_follow),
-        cmocka_unit_test(what_must_repeat_keeps_its_coder),
-        cmocka_unit_test(every_coding_travels),
-        cmocka_unit_test(a_minimum_interval_leaves_publications_out),
-        cmocka_unit_test(what_publishes_nothing_holds_nothing),
-        cmocka_unit_test(a_state_of_another_period_is_refused),
-        cmocka_unit_test(a_deterministic_exchange_replays_bit_for_bit),
-        cmocka_unit_test(a_slow_group_does_not_end_a_deterministic_run),
-        cmocka_unit_test(spoiled_bytes_are_refused_and_training_goes_on),
-        cmocka_unit_test(what_is_not_finite_is_not_published),
-        cmocka_unit_test(another_models_checkpoints_are_foreign),
-        cmocka_unit_test(another_runs_checkpoints_are_foreign),
-    };
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

@@ -51,9 +51,8 @@ static bool holds_all(const exchange_run *r, uint64_t version)
 }
 
 /** Three pulls at once: the last of them waits for storage longer than its patience, and then comes. */
-static void pulls_that_wait_for_their_turn_are_not_given_up(void **state)
+TEST(pulls_that_wait_for_their_turn_are_not_given_up)
 {
-    (void)state;
     enum { ROUNDS = 4 };
     static const int sizes[RANKS] = {1, 1, 1, 1};
     exchange_run r;
@@ -61,6 +60,7 @@ static void pulls_that_wait_for_their_turn_are_not_given_up(void **state)
     options.slots = 16;
     options.codec = COD_EXCHANGE_INT8; /* any version can be taken after any other */
     options.pull_timeout_s = PATIENCE_S;
+    trains = true;
     cod_test_clock_stop_after(0);
     atomic_store(&slow, true);
     run_open(&r, sizes, RANKS, &options, 7);
@@ -82,9 +82,4 @@ static void pulls_that_wait_for_their_turn_are_not_given_up(void **state)
     check_all(counters.pulled == ROUNDS * (RANKS - 1));
 }
 
-int main(void)
-{
-    trains = true;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pulls_that_wait_for_their_turn_are_not_given_up)};
-    return cmocka_run_group_tests(tests, job_setup, job_teardown);
-}
+TEST_GROUP(job_setup, job_teardown)

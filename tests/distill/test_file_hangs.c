@@ -110,9 +110,8 @@ ssize_t pread(int file, void *to, size_t bytes, off_t offset)
 /**
  * A checkpoint and the end of a run come to an end while storage hangs, and the version that hung is in the checkpoint.
  */
-static void storage_that_hangs_holds_nobody(void **state)
+TEST_IN_FOLDER(storage_that_hangs_holds_nobody)
 {
-    (void)state;
     const cod_slot_identity who = pair_identity(0, 1);
     const double patience_s = 0.2;
     char folder[4096];
@@ -152,9 +151,8 @@ static void storage_that_hangs_holds_nobody(void **state)
 }
 
 /** A start that storage holds up fails in time, and so does a resume; what hung does no harm when storage answers. */
-static void storage_that_hangs_at_the_start_is_named(void **state)
+TEST_IN_FOLDER(storage_that_hangs_at_the_start_is_named)
 {
-    (void)state;
     const cod_slot_identity who = pair_identity(0, 1), other = pair_identity(1, 1);
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", cod_test_at("x"));
@@ -197,9 +195,8 @@ static void storage_that_hangs_at_the_start_is_named(void **state)
  * A pull that waits behind another is queued for as long as storage has to answer, and no longer; one whose version is
  * absent is not.
  */
-static void a_pull_is_queued_while_others_move(void **state)
+TEST_IN_FOLDER(a_pull_is_queued_while_others_move)
 {
-    (void)state;
     const cod_slot_identity who = pair_identity(0, 1), reading = pair_identity(1, 1);
     const double patience_s = 0.5;
     char folder[4096];
@@ -251,9 +248,8 @@ static void a_pull_is_queued_while_others_move(void **state)
  * As those of a model's fragments do: what comes late for a pull that one gave up reaches no pull of the other in its
  * place.
  */
-static void transports_share_their_rooms(void **state)
+TEST_IN_FOLDER(transports_share_their_rooms)
 {
-    (void)state;
     const cod_slot_identity who = pair_identity(0, 1);
     cod_transport *publisher, *reader, *other = pair_open_one(1, 1, true);
     cod_pull_state how;
@@ -270,17 +266,4 @@ static void transports_share_their_rooms(void **state)
     for (uint64_t i = 0; i < got.bytes; i++)
         assert_int_equal(got.data[i], 3);
     pair_close(publisher, other);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, cod_test_folder_make, cod_test_folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(storage_that_hangs_holds_nobody),
-        IN_FOLDER(transports_share_their_rooms),
-        IN_FOLDER(storage_that_hangs_at_the_start_is_named),
-        IN_FOLDER(a_pull_is_queued_while_others_move),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,12 +59,11 @@ static cod_rng stream(uint64_t step)
     return cod_rng_open(5, 0, 0, step, COD_RNG_MIXUP, 0);
 }
 
-static void mixtures_lie_between_two_examples(void **state)
+TEST(mixtures_lie_between_two_examples)
 {
     fixture f;
     cod_distill_inputs inputs;
     float mixed[N * ONE], again[N * ONE];
-    (void)state;
     fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_MIXUP, &f.session, f.prediction));
     cod_rng rng = stream(1), same = stream(1), other = stream(2);
@@ -136,13 +135,12 @@ static int find_crop(const float *truth, const float *crop)
     return -1;
 }
 
-static void crops_of_the_truth_are_turned_with_their_prediction(void **state)
+TEST(crops_of_the_truth_are_turned_with_their_prediction)
 {
     fixture f;
     cod_distill_inputs inputs;
     float crops[N * ONE], seen[N * ONE], turned[N * LARGE_ONE];
     uint32_t met = 0, lefts = 0, tops = 0;
-    (void)state;
     fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     assert_ok(cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.session, f.prediction));
     for (uint64_t step = 0; step < 60; step++) {
@@ -237,11 +235,10 @@ static void run_steps(fixture *f, int kind, float *results)
     cod_distill_inputs_clear(&inputs);
 }
 
-static void a_device_is_not_waited_for(void **state)
+TEST(a_device_is_not_waited_for)
 {
     static float results[2][STEPS * RESULTS];
     char message[256] = "";
-    (void)state;
     for (int kind = COD_DISTILL_INPUTS_MIXUP; kind <= COD_DISTILL_INPUTS_NO_REFERENCE; kind++) {
         for (int late = 0; late < 2; late++) {
             fixture f;
@@ -258,11 +255,10 @@ static void a_device_is_not_waited_for(void **state)
         fail_msg("%s", message);
 }
 
-static void what_cannot_be_made_is_refused(void **state)
+TEST(what_cannot_be_made_is_refused)
 {
     fixture f;
     cod_distill_inputs inputs;
-    (void)state;
     fixture_open(&f, cod_late_chosen(&cod_ref_backend));
     f.session.input.shape.n = 1;
     assert_fails(COD_ERR_ARGUMENT, "set data.batch above 1",
@@ -271,15 +267,4 @@ static void what_cannot_be_made_is_refused(void **state)
     assert_fails(COD_ERR_ARGUMENT, "crops 4x4 pixels out of a truth of 8x3",
                  cod_distill_inputs_init(&inputs, COD_DISTILL_INPUTS_NO_REFERENCE, &f.session, f.prediction));
     fixture_close(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixtures_lie_between_two_examples),
-        cmocka_unit_test(crops_of_the_truth_are_turned_with_their_prediction),
-        cmocka_unit_test(a_device_is_not_waited_for),
-        cmocka_unit_test(what_cannot_be_made_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,9 +117,8 @@ static double deviation(const float *a)
 }
 
 /** It rounds, and not much: these weights are random, and so are sums of them, less forgiving than trained ones. */
-static void it_is_close_to_f32_and_not_the_same(void **state)
+TEST(it_is_close_to_f32_and_not_the_same)
 {
-    (void)state;
     const char *path = calibrated_file(1);
     float *exact = upscale("ref", path, (cod_upscaler_options){.precision = COD_PRECISION_F32});
     float *rounded = upscale("ref", path, (cod_upscaler_options){.precision = COD_PRECISION_INT8});
@@ -137,9 +136,8 @@ static void it_is_close_to_f32_and_not_the_same(void **state)
     free(rounded);
 }
 
-static void tiled_equals_whole(void **state)
+TEST(tiled_equals_whole)
 {
-    (void)state;
     static const char *const backends[] = {"ref", "cpu"};
     const char *path = calibrated_file(2);
     for (int b = 0; b < 2; b++) {
@@ -157,9 +155,8 @@ static void tiled_equals_whole(void **state)
     }
 }
 
-static void without_ranges_it_says_what_to_do(void **state)
+TEST(without_ranges_it_says_what_to_do)
 {
-    (void)state;
     cod_saved_model saved = wide_model(3);
     const char *path = cod_test_at("plain.safetensors");
     assert_ok(cod_model_save(path, &saved.model, saved.values, NULL, 0));
@@ -183,9 +180,8 @@ static void without_ranges_it_says_what_to_do(void **state)
     cod_image_clear(&picture);
 }
 
-static void a_processor_without_it_is_named(void **state)
+TEST(a_processor_without_it_is_named)
 {
-    (void)state;
     cod_device *device = test_device_open("cpu");
     cod_dtype dtype;
     if (!cod_backend_find("cpu")->supports(device, COD_S8))
@@ -196,9 +192,8 @@ static void a_processor_without_it_is_named(void **state)
     test_device_close("cpu", device);
 }
 
-static void ranges_survive_files_and_folding(void **state)
+TEST(ranges_survive_files_and_folding)
 {
-    (void)state;
     cod_saved_model saved, folded;
     bool loadable = false;
     assert_ok(cod_model_load(calibrated_file(4), &saved));
@@ -238,9 +233,8 @@ static void ranges_survive_files_and_folding(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void damaged_ranges_are_refused(void **state)
+TEST(damaged_ranges_are_refused)
 {
-    (void)state;
     static const char *const texts[] = {"[1]",
                                         "{\"body.0.conv1\": \"x\"}",
                                         "{\"body.0.conv1\": -1}",
@@ -256,9 +250,8 @@ static void damaged_ranges_are_refused(void **state)
     cod_saved_model_clear(&saved);
 }
 
-static void a_diverged_model_is_not_calibrated(void **state)
+TEST(a_diverged_model_is_not_calibrated)
 {
-    (void)state;
     cod_saved_model saved = wide_model(6);
     cod_weights weights;
     cod_upscaler *upscaler;
@@ -284,9 +277,8 @@ static void count_warning(void *context, cod_log_level level, const char *line)
     *warnings += level == COD_LOG_WARN && strstr(line, "not calibrated on: ") != NULL;
 }
 
-static void pictures_that_cannot_be_read_are_told_and_passed_over(void **state)
+TEST(pictures_that_cannot_be_read_are_told_and_passed_over)
 {
-    (void)state;
     const char *path = cod_test_at("wide.safetensors");
     cod_saved_model saved = wide_model(8);
     cod_image picture = waves(20, 20);
@@ -312,9 +304,8 @@ static void pictures_that_cannot_be_read_are_told_and_passed_over(void **state)
 }
 
 /** On a photograph the rounding is to cost at most 0.05 dB. */
-static void a_picture_loses_little(void **state)
+TEST(a_picture_loses_little)
 {
-    (void)state;
     const char *folder = cod_test_data("set5");
     if (folder == NULL || !has_int8("cpu"))
         skip();
@@ -342,20 +333,4 @@ static void a_picture_loses_little(void **state)
     }
     print_message("f32 %.4f dB, int8 %.4f dB\n", psnr[0], psnr[1]);
     assert_true(psnr[1] >= psnr[0] - 0.05);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_close_to_f32_and_not_the_same),
-        cmocka_unit_test(tiled_equals_whole),
-        cmocka_unit_test(without_ranges_it_says_what_to_do),
-        cmocka_unit_test(a_processor_without_it_is_named),
-        cmocka_unit_test(ranges_survive_files_and_folding),
-        cmocka_unit_test(damaged_ranges_are_refused),
-        cmocka_unit_test(a_diverged_model_is_not_calibrated),
-        cmocka_unit_test(pictures_that_cannot_be_read_are_told_and_passed_over),
-        cmocka_unit_test(a_picture_loses_little),
-    };
-    return cmocka_run_group_tests_name("int8", tests, NULL, NULL);
 }

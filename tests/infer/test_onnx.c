@@ -25,9 +25,8 @@ static uint64_t hash_of_onnx(cod_saved_model *saved)
 }
 
 /** To the byte as when ONNX Runtime ran such files in check_onnx.py, which is to judge any change first. */
-static void onnx_is_written_as_it_was_checked(void **state)
+TEST(onnx_is_written_as_it_was_checked)
 {
-    (void)state;
     static const cod_st_text nearest[] = {{"blocks", "1"},        {"channels", "8"},     {"scale", "3"},
                                           {"norm", "none"},       {"upsampler", "once"}, {"skip", "nearest"},
                                           {"activation", "relu"}, {NULL, NULL}};
@@ -44,9 +43,8 @@ static void onnx_is_written_as_it_was_checked(void **state)
     }
 }
 
-static void what_onnx_cannot_say_is_not_written(void **state)
+TEST(what_onnx_cannot_say_is_not_written)
 {
-    (void)state;
     cod_saved_model saved = test_srresnet(16);
     cod_graph *graph = saved.model.graph;
     const char *path = cod_test_at("two_inputs.onnx");
@@ -58,13 +56,4 @@ static void what_onnx_cannot_say_is_not_written(void **state)
     assert_fails(COD_ERR_UNSUPPORTED, "a second input 'guide'", cod_onnx_write(path, &saved.model, saved.values));
     assert_false(cod_file_exists(path));
     cod_saved_model_clear(&saved);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(onnx_is_written_as_it_was_checked),
-        cmocka_unit_test(what_onnx_cannot_say_is_not_written),
-    };
-    return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);
 }

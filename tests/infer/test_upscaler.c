@@ -58,9 +58,8 @@ static cod_image noise_image(int64_t width, int64_t height, int channels, int bi
 }
 
 /** The halo must be enough, and one pixel less too little: an input pixel at that distance still matters. */
-static void halo_is_the_receptive_field(void **state)
+TEST(halo_is_the_receptive_field)
 {
-    (void)state;
     cod_saved_model models[] = {
         test_srresnet(1),
         test_model("srresnet",
@@ -136,9 +135,8 @@ static void check_parts_equal_whole(const char *backend, cod_precision precision
 }
 
 /** A network that takes even sides gives, for odd ones, what it gives when the last row and column are repeated. */
-static void borders_are_repeated_up_to_what_the_network_takes(void **state)
+TEST(borders_are_repeated_up_to_what_the_network_takes)
 {
-    (void)state;
     static const cod_st_text settings[] = {
         {"num_feat", "4"}, {"num_block", "1"}, {"num_grow_ch", "3"}, {"scale", "2"}, {NULL, NULL}};
     static const int64_t sizes[][2] = {{41, 231}, {187, 31}, {1, 1}}, tiles[] = {512, 9, 0}; /* 0: the first in bands */
@@ -172,16 +170,14 @@ static void borders_are_repeated_up_to_what_the_network_takes(void **state)
     }
 }
 
-static void tiled_equals_whole(void **state)
+TEST(tiled_equals_whole)
 {
-    (void)state;
     check_parts_equal_whole("ref", COD_PRECISION_F32, 0);
     check_parts_equal_whole("cpu", COD_PRECISION_F32, 1e-5); /* the library may choose another order of summing */
 }
 
-static void tiled_equals_whole_in_bf16(void **state)
+TEST(tiled_equals_whole_in_bf16)
 {
-    (void)state;
     cod_device *device = test_device_open("cpu");
     const bool has_bf16 = cod_backend_find("cpu")->supports(device, COD_BF16);
     test_device_close("cpu", device);
@@ -190,9 +186,8 @@ static void tiled_equals_whole_in_bf16(void **state)
     check_parts_equal_whole("cpu", COD_PRECISION_BF16, 1.0 / 255);
 }
 
-static void upscaling_is_what_the_graph_computes(void **state)
+TEST(upscaling_is_what_the_graph_computes)
 {
-    (void)state;
     const cod_shape shape = {1, 9, 13, 3};
     cod_shape out;
     float *low = test_noise((size_t)cod_shape_count(shape), 6);
@@ -222,9 +217,8 @@ static void count_progress(void *context, size_t done, size_t total)
     assert_true(done <= total);
 }
 
-static void pictures_keep_bits_alpha_and_gray(void **state)
+TEST(pictures_keep_bits_alpha_and_gray)
 {
-    (void)state;
     fixture f;
     fixture_open(&f, "ref", test_srresnet(8), (cod_upscaler_options){COD_PRECISION_F32, 8});
     for (int bits = 8; bits <= 16; bits += 8) {
@@ -260,9 +254,8 @@ static void pictures_keep_bits_alpha_and_gray(void **state)
 }
 
 /** What lies under transparent pixels changes nothing that is seen, and where nothing is seen it is kept. */
-static void hidden_colours_do_not_reach_the_network(void **state)
+TEST(hidden_colours_do_not_reach_the_network)
 {
-    (void)state;
     fixture f;
     fixture_open(&f, "ref", test_srresnet(8), (cod_upscaler_options){COD_PRECISION_F32, 8});
     cod_image in[2], out[2];
@@ -292,9 +285,8 @@ static void hidden_colours_do_not_reach_the_network(void **state)
 }
 
 /** Integers are the clipped and rounded f32 values. */
-static void pictures_are_clipped_and_rounded(void **state)
+TEST(pictures_are_clipped_and_rounded)
 {
-    (void)state;
     enum { WIDTH = 12, HEIGHT = 9, COUNT = WIDTH * HEIGHT * 3 };
     fixture f;
     fixture_open(&f, "ref", test_srresnet(11), (cod_upscaler_options){.precision = COD_PRECISION_F32});
@@ -314,9 +306,8 @@ static void pictures_are_clipped_and_rounded(void **state)
     fixture_close(&f);
 }
 
-static void memory_is_bounded_by_the_tile(void **state)
+TEST(memory_is_bounded_by_the_tile)
 {
-    (void)state;
     fixture f;
     fixture_open(&f, "cpu", test_srresnet(13), (cod_upscaler_options){COD_PRECISION_F32, 16});
     size_t bytes[2];
@@ -332,9 +323,8 @@ static void memory_is_bounded_by_the_tile(void **state)
     fixture_close(&f);
 }
 
-static void memory_holds_what_is_copied(void **state)
+TEST(memory_holds_what_is_copied)
 {
-    (void)state;
     const cod_backend *backend = cod_backend_find("ref");
     cod_device *device = test_device_open("ref");
     cod_buffer *buffers[2];
@@ -355,9 +345,8 @@ static void memory_holds_what_is_copied(void **state)
     test_device_close("ref", device);
 }
 
-static void files_that_cannot_upscale_are_refused(void **state)
+TEST(files_that_cannot_upscale_are_refused)
 {
-    (void)state;
     cod_device *device = test_device_open("ref");
     const cod_backend *ref = cod_backend_find("ref");
     cod_upscaler *upscaler = NULL;
@@ -394,9 +383,8 @@ static cod_value build_strided(cod_graph *graph, cod_value input, const void *op
 }
 
 /** Where windows would not line up with strides, pictures are run whole however small the tile. */
-static void models_without_a_halo_run_whole(void **state)
+TEST(models_without_a_halo_run_whole)
 {
-    (void)state;
     static const cod_option_table table = {.section = "model", .help = "none", .struct_bytes = 1};
     static const cod_model_kind kind = {.name = "strided", .table = &table, .build = build_strided, .scale = two};
     cod_saved_model saved = {0};
@@ -417,9 +405,8 @@ static void models_without_a_halo_run_whole(void **state)
     fixture_close(&f);
 }
 
-static void sessions_open_what_is_named(void **state)
+TEST(sessions_open_what_is_named)
 {
-    (void)state;
     cod_arena arena = {0};
     cod_session_options options;
     cod_session session;
@@ -446,9 +433,8 @@ static void sessions_open_what_is_named(void **state)
 }
 
 /** The values of MANIFEST.md: bicubic x4 on Set5, float luma. */
-static void bicubic_on_set5_gives_the_known_figures(void **state)
+TEST(bicubic_on_set5_gives_the_known_figures)
 {
-    (void)state;
     static const double psnr_y[] = {31.7842, 30.1815, 22.0996, 31.6133, 26.4665};
     const char *folder = cod_test_data("set5");
     if (folder == NULL)
@@ -484,9 +470,8 @@ static void bicubic_on_set5_gives_the_known_figures(void **state)
 }
 
 /** A picture that is too small for NIQE is told so, and left out of its mean alone. */
-static void niqe_is_told_beside_psnr(void **state)
+TEST(niqe_is_told_beside_psnr)
 {
-    (void)state;
     char folder[256], file[300], *text;
     cod_upscaler *bicubic;
     cod_evaluation evaluation;
@@ -532,9 +517,8 @@ static void niqe_is_told_beside_psnr(void **state)
     cod_upscaler_destroy(bicubic);
 }
 
-static void metrics_are_known_by_name(void **state)
+TEST(metrics_are_known_by_name)
 {
-    (void)state;
     unsigned metrics;
     assert_ok(cod_metrics_parse("niqe,psnr", &metrics));
     assert_int_equal(metrics, COD_METRIC_PSNR | COD_METRIC_NIQE);
@@ -543,9 +527,8 @@ static void metrics_are_known_by_name(void **state)
     assert_fails(COD_ERR_ARGUMENT, "unknown metric ''", cod_metrics_parse("psnr,", &metrics));
 }
 
-static void folders_with_bad_pictures_are_reported(void **state)
+TEST(folders_with_bad_pictures_are_reported)
 {
-    (void)state;
     char folder[256], file[300];
     cod_upscaler *bicubic;
     cod_evaluation evaluation;
@@ -572,28 +555,4 @@ static void folders_with_bad_pictures_are_reported(void **state)
     cod_image_clear(&small);
     cod_image_clear(&good);
     cod_upscaler_destroy(bicubic);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halo_is_the_receptive_field),
-        cmocka_unit_test(tiled_equals_whole),
-        cmocka_unit_test(borders_are_repeated_up_to_what_the_network_takes),
-        cmocka_unit_test(tiled_equals_whole_in_bf16),
-        cmocka_unit_test(upscaling_is_what_the_graph_computes),
-        cmocka_unit_test(pictures_keep_bits_alpha_and_gray),
-        cmocka_unit_test(hidden_colours_do_not_reach_the_network),
-        cmocka_unit_test(pictures_are_clipped_and_rounded),
-        cmocka_unit_test(memory_is_bounded_by_the_tile),
-        cmocka_unit_test(memory_holds_what_is_copied),
-        cmocka_unit_test(files_that_cannot_upscale_are_refused),
-        cmocka_unit_test(models_without_a_halo_run_whole),
-        cmocka_unit_test(sessions_open_what_is_named),
-        cmocka_unit_test(bicubic_on_set5_gives_the_known_figures),
-        cmocka_unit_test(niqe_is_told_beside_psnr),
-        cmocka_unit_test(metrics_are_known_by_name),
-        cmocka_unit_test(folders_with_bad_pictures_are_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

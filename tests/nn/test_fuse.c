@@ -139,9 +139,8 @@ static double distance(const double *a, const double *b, size_t count)
  * In f64 the bits of one plan an op, as `ref` computes the same sums in the same order; every node by itself orders
  * some otherwise.
  */
-static void fused_plans_give_what_single_ones_give(void **state)
+TEST(fused_plans_give_what_single_ones_give)
 {
-    (void)state;
     for (size_t m = 0; m < MODELS; m++) {
         network n;
         size_t count;
@@ -159,9 +158,8 @@ static void fused_plans_give_what_single_ones_give(void **state)
 }
 
 /** The body's five gradients of weights in plans of two, two and one, with the bits of one plan, where two may wait. */
-static void few_gradients_wait_where_they_keep_much(void **state)
+TEST(few_gradients_wait_where_they_keep_much)
 {
-    (void)state;
     network n;
     test_net net;
     size_t count;
@@ -187,9 +185,8 @@ static void few_gradients_wait_where_they_keep_much(void **state)
 }
 
 /** Deep networks on tiny pictures amplify rounding; plans of halves of normalisations round sums and gradients, too. */
-static void fused_plans_round_hardly_more(void **state)
+TEST(fused_plans_round_hardly_more)
 {
-    (void)state;
     static const cod_dtype types[] = {COD_F32, COD_BF16};
     for (size_t m = 0; m < MODELS; m++) {
         network n;
@@ -211,9 +208,8 @@ static void fused_plans_round_hardly_more(void **state)
 }
 
 /** The memory plan gives fused ops views with which they still are a sequence, and they touch nothing else. */
-static void fused_plans_touch_only_their_outputs(void **state)
+TEST(fused_plans_touch_only_their_outputs)
 {
-    (void)state;
     char message[512];
     for (size_t m = 0; m < MODELS; m++) {
         network n;
@@ -230,9 +226,8 @@ static void fused_plans_touch_only_their_outputs(void **state)
 }
 
 /** Two blocks: five equal convolutions with five normalisations; see the names below. */
-static void srresnet_has_the_plans_expected(void **state)
+TEST(srresnet_has_the_plans_expected)
 {
-    (void)state;
     network n;
     network_open(&n, &models[SRRESNET]);
     for (size_t p = 0; p < 2; p++) {
@@ -263,9 +258,8 @@ static void srresnet_has_the_plans_expected(void **state)
 }
 
 /** ReLU's gradient joins the data gradient of the layer behind it, of which there are three. */
-static void mlp_has_the_plans_expected(void **state)
+TEST(mlp_has_the_plans_expected)
 {
-    (void)state;
     network n;
     test_net net;
     network_open(&n, &models[MLP]);
@@ -310,9 +304,8 @@ static double *flops_by_node(const test_net *net, const char *program)
 }
 
 /** So that a partition of layers by their cost does not depend on which of them are one plan. */
-static void parts_of_a_plan_are_for_their_own_nodes(void **state)
+TEST(parts_of_a_plan_are_for_their_own_nodes)
 {
-    (void)state;
     for (size_t m = 0; m < MODELS; m++) {
         network n;
         test_net nets[2];
@@ -329,9 +322,8 @@ static void parts_of_a_plan_are_for_their_own_nodes(void **state)
     }
 }
 
-static void a_plan_is_named_after_all_that_it_does(void **state)
+TEST(a_plan_is_named_after_all_that_it_does)
 {
-    (void)state;
     network n;
     test_net nets[2];
     network_open(&n, &models[SRRESNET]);
@@ -353,9 +345,8 @@ static void a_plan_is_named_after_all_that_it_does(void **state)
 }
 
 /** Running ops one by one, as benches do, is running the program. */
-static void ops_run_one_by_one(void **state)
+TEST(ops_run_one_by_one)
 {
-    (void)state;
     network n;
     test_net net;
     network_open(&n, &models[SRRESNET]);
@@ -440,9 +431,8 @@ static void check_buckets(const network *n, const fused_model *which, size_t byt
     net_clear(&net);
 }
 
-static void buckets_are_complete_one_after_another(void **state)
+TEST(buckets_are_complete_one_after_another)
 {
-    (void)state;
     static const size_t bytes[MODELS][3] = {
         [SRRESNET] = {0, 4096, 10000}, [EDSR] = {0, 1024, 3000}, [RESNET] = {0, 2048, 8000}};
     for (size_t m = SRRESNET; m <= RESNET; m++) {
@@ -455,9 +445,8 @@ static void buckets_are_complete_one_after_another(void **state)
 }
 
 /** With several buckets the equal gradients of each are a plan; with small ones nothing waits for anything. */
-static void gradients_of_weights_stay_in_their_bucket(void **state)
+TEST(gradients_of_weights_stay_in_their_bucket)
 {
-    (void)state;
     network n;
     test_net net;
     network_open(&n, &models[SRRESNET]);
@@ -475,9 +464,8 @@ static void gradients_of_weights_stay_in_their_bucket(void **state)
  * The output of EDSR's second convolutions shares its gradient with the sum behind it, which the block's first one adds
  * to.
  */
-static void gradients_run_before_what_they_read_is_overwritten(void **state)
+TEST(gradients_run_before_what_they_read_is_overwritten)
 {
-    (void)state;
     network n;
     test_net net;
     network_open(&n, &models[EDSR]);
@@ -490,9 +478,8 @@ static void gradients_run_before_what_they_read_is_overwritten(void **state)
 }
 
 /** Forward and backward pass run apart, as stages of a pipeline run them. */
-static void passes_run_apart(void **state)
+TEST(passes_run_apart)
 {
-    (void)state;
     for (size_t m = 0; m < MODELS; m++) {
         network n;
         test_net net;
@@ -544,9 +531,8 @@ static size_t nothing(const cod_op *ops, size_t fits)
     return 1;
 }
 
-static void the_backend_decides(void **state)
+TEST(the_backend_decides)
 {
-    (void)state;
     size_t (*const choices[])(const cod_op *ops, size_t fits) = {pairs_alone, no_weights, weights_alone, nothing};
     cod_backend choosy = cod_ref_backend;
     choosy.op_fuses = choosy_fuses;
@@ -574,25 +560,4 @@ static void the_backend_decides(void **state)
         free(single);
         network_close(&n);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fused_plans_give_what_single_ones_give),
-        cmocka_unit_test(few_gradients_wait_where_they_keep_much),
-        cmocka_unit_test(fused_plans_round_hardly_more),
-        cmocka_unit_test(fused_plans_touch_only_their_outputs),
-        cmocka_unit_test(srresnet_has_the_plans_expected),
-        cmocka_unit_test(mlp_has_the_plans_expected),
-        cmocka_unit_test(a_plan_is_named_after_all_that_it_does),
-        cmocka_unit_test(parts_of_a_plan_are_for_their_own_nodes),
-        cmocka_unit_test(ops_run_one_by_one),
-        cmocka_unit_test(buckets_are_complete_one_after_another),
-        cmocka_unit_test(gradients_of_weights_stay_in_their_bucket),
-        cmocka_unit_test(gradients_run_before_what_they_read_is_overwritten),
-        cmocka_unit_test(passes_run_apart),
-        cmocka_unit_test(the_backend_decides),
-    };
-    return cmocka_run_group_tests_name("nn_fuse", tests, NULL, NULL);
 }

@@ -82,9 +82,8 @@ static void flip_byte(const char *path, long offset)
     assert_int_equal(fclose(file), 0);
 }
 
-static void what_is_written_is_read(void **state)
+TEST_WITH(what_is_written_is_read, set_up, cod_test_folder_remove)
 {
-    (void)state;
     cod_st_file *file = NULL;
     float read[8];
     char bytes[3];
@@ -105,9 +104,8 @@ static void what_is_written_is_read(void **state)
     cod_st_close(file);
 }
 
-static void numbers_keep_all_their_bits(void **state)
+TEST_WITH(numbers_keep_all_their_bits, set_up, cod_test_folder_remove)
 {
-    (void)state;
     static const double numbers[] = {1.0 / 3, -0.0, 9007199254740993.0, 5e-324, -1.0 / 0.0};
     cod_checkpoint checkpoint = {0};
     cod_st_file *file = NULL;
@@ -129,9 +127,8 @@ static void numbers_keep_all_their_bits(void **state)
 }
 
 /** A file with a sound checksum may still be another's: what cannot be a count is refused, not cast. */
-static void whole_numbers_are_those_that_an_integer_holds(void **state)
+TEST_WITH(whole_numbers_are_those_that_an_integer_holds, set_up, cod_test_folder_remove)
 {
-    (void)state;
     static const double wrong[] = {-2, 0.5, 1e300, 0x1p53 + 2, 1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0},
                         right[] = {-1, 0, 0x1p53};
     cod_checkpoint checkpoint = {0};
@@ -157,9 +154,8 @@ static void whole_numbers_are_those_that_an_integer_holds(void **state)
 }
 
 /** What a run has counted so far is cast where it is reported: what is no count is refused on reading. */
-static void totals_that_are_no_counts_are_refused(void **state)
+TEST_WITH(totals_that_are_no_counts_are_refused, set_up, cod_test_folder_remove)
 {
-    (void)state;
     static const double numbers[] = {-1, 0.5, 1e300, INFINITY, NAN, 0x1p53 + 2, 0};
     double totals[TRAINER_TOTALS] = {0};
     for (int i = 0; i < 7; i++) {
@@ -178,9 +174,8 @@ static void totals_that_are_no_counts_are_refused(void **state)
     }
 }
 
-static void steps_are_listed_newest_first_where_all_parts_are(void **state)
+TEST_WITH(steps_are_listed_newest_first_where_all_parts_are, set_up, cod_test_folder_remove)
 {
-    (void)state;
     assert_string_equal(listed("group-0", NULL), "");
     static const int64_t steps[] = {20, 10, 999999999, 1000000000, 30};
     for (int i = 0; i < 5; i++)
@@ -197,9 +192,8 @@ static void steps_are_listed_newest_first_where_all_parts_are(void **state)
     assert_string_equal(warnings, "");
 }
 
-static void an_absent_folder_has_no_checkpoints(void **state)
+TEST_WITH(an_absent_folder_has_no_checkpoints, set_up, cod_test_folder_remove)
 {
-    (void)state;
     const char *part = "group-0";
     cod_arena arena = {0};
     cod_int_list steps = {.count = 7};
@@ -210,9 +204,8 @@ static void an_absent_folder_has_no_checkpoints(void **state)
 }
 
 /** The newest sound one is found without a look at those before it, which may be many and large. */
-static void the_newest_is_found_without_reading_older_ones(void **state)
+TEST_WITH(the_newest_is_found_without_reading_older_ones, set_up, cod_test_folder_remove)
 {
-    (void)state;
     const char *part = "group-0";
     int64_t step;
     for (int64_t s = 10; s <= 40; s += 10)
@@ -232,9 +225,8 @@ static void the_newest_is_found_without_reading_older_ones(void **state)
 }
 
 /** Every byte of the newest checkpoint in turn: damage is never taken for good, and always named. */
-static void a_flipped_byte_is_named_and_the_one_before_used(void **state)
+TEST_WITH(a_flipped_byte_is_named_and_the_one_before_used, set_up, cod_test_folder_remove)
 {
-    (void)state;
     write_step(10, "group-0");
     write_step(20, "group-0");
     void *data = NULL;
@@ -253,9 +245,8 @@ static void a_flipped_byte_is_named_and_the_one_before_used(void **state)
     assert_string_equal(listed("group-0", NULL), "20 10");
 }
 
-static void a_truncated_file_is_named_and_the_one_before_used(void **state)
+TEST_WITH(a_truncated_file_is_named_and_the_one_before_used, set_up, cod_test_folder_remove)
 {
-    (void)state;
     write_step(10, "group-0");
     write_step(20, "group-0");
     void *data = NULL;
@@ -275,9 +266,8 @@ static void a_truncated_file_is_named_and_the_one_before_used(void **state)
 }
 
 /** A file of before, or of another program, has no checksum of ours. */
-static void a_file_without_checksum_is_refused(void **state)
+TEST_WITH(a_file_without_checksum_is_refused, set_up, cod_test_folder_remove)
 {
-    (void)state;
     cod_st_file *file = NULL;
     assert_ok(cod_folder_create(cod_test_at("step-000000005")));
     const cod_st_tensor tensor = {.name = "values", .dtype = COD_ST_F32, .rank = 1, .shape = {8}, .data = values};
@@ -292,9 +282,8 @@ static void prune(const char *part, const char *first, const char *second, int64
     assert_ok(cod_checkpoint_prune(cod_test_at(""), part, parts, second != NULL ? 2 : 1, keep));
 }
 
-static void pruning_keeps_the_newest_of_each_part(void **state)
+TEST_WITH(pruning_keeps_the_newest_of_each_part, set_up, cod_test_folder_remove)
 {
-    (void)state;
     for (int64_t step = 10; step <= 50; step += 10)
         write_step(step, "group-0");
     write_step(10, "group-1");
@@ -311,9 +300,8 @@ static void pruning_keeps_the_newest_of_each_part(void **state)
 }
 
 /** A rank's part stays with its group's; groups that resume together keep the newest step that all have. */
-static void a_step_outlasts_a_power_cut_before_older_ones_go(void **state)
+TEST_WITH(a_step_outlasts_a_power_cut_before_older_ones_go, set_up, cod_test_folder_remove)
 {
-    (void)state;
     write_step(10, "group-0");
     cod_test_power_begin();
     write_step(20, "group-0");
@@ -348,9 +336,8 @@ int rename(const char *from, const char *to)
     return result;
 }
 
-static void a_part_is_written_while_others_remove_and_create_its_folder(void **state)
+TEST_WITH(a_part_is_written_while_others_remove_and_create_its_folder, set_up, cod_test_folder_remove)
 {
-    (void)state;
     enum { MOST_REMOVALS = 20 };
     cod_checkpoint checkpoint = {0};
     strcpy(others.path, cod_test_at("step-000000010"));
@@ -366,9 +353,8 @@ static void a_part_is_written_while_others_remove_and_create_its_folder(void **s
     cod_checkpoint_clear(&checkpoint);
 }
 
-static void pruning_counts_steps_that_are_complete(void **state)
+TEST_WITH(pruning_counts_steps_that_are_complete, set_up, cod_test_folder_remove)
 {
-    (void)state;
     for (int64_t step = 10; step <= 50; step += 10) {
         write_step(step, "rank-3");
         write_step(step, "group-0");
@@ -385,9 +371,8 @@ static void pruning_counts_steps_that_are_complete(void **state)
     assert_string_equal(listed("group-0", NULL), "50");
 }
 
-static void what_comes_after_a_step_is_discarded(void **state)
+TEST_WITH(what_comes_after_a_step_is_discarded, set_up, cod_test_folder_remove)
 {
-    (void)state;
     for (int64_t step = 10; step <= 40; step += 10) {
         write_step(step, "group-0");
         write_step(step, "rank-0");
@@ -403,9 +388,8 @@ static void what_comes_after_a_step_is_discarded(void **state)
     assert_ok(cod_checkpoint_discard(cod_test_at("absent"), NULL, -1));
 }
 
-static void what_a_killed_writer_left_beside_steps_goes(void **state)
+TEST_WITH(what_a_killed_writer_left_beside_steps_goes, set_up, cod_test_folder_remove)
 {
-    (void)state;
     static const char *const left[] = {".group-0.safetensors.tmp", "..group-0.safetensors.tmp.4711-0.tmp",
                                        ".group-1.safetensors.tmp"};
     write_step(10, "group-0");
@@ -437,9 +421,8 @@ static void *prune_all_the_time(void *context)
     return NULL;
 }
 
-static void a_step_is_written_while_another_group_removes_its_folder(void **state)
+TEST_WITH(a_step_is_written_while_another_group_removes_its_folder, set_up, cod_test_folder_remove)
 {
-    (void)state;
     char folder[256];
     pthread_t thread;
     snprintf(folder, sizeof folder, "%s", cod_test_at(""));
@@ -462,9 +445,8 @@ static void a_step_is_written_while_another_group_removes_its_folder(void **stat
     cod_arena_clear(&arena);
 }
 
-static void a_step_that_cannot_be_written_says_why(void **state)
+TEST_WITH(a_step_that_cannot_be_written_says_why, set_up, cod_test_folder_remove)
 {
-    (void)state;
     cod_checkpoint checkpoint = {0};
     assert_ok(cod_checkpoint_add_f32(&checkpoint, "values", values, 8));
     /* A folder in the file's place: root or not, nobody can rename onto it. */
@@ -473,31 +455,4 @@ static void a_step_that_cannot_be_written_says_why(void **state)
     assert_ok(cod_file_write(cod_test_at("file"), "", 0));
     assert_fails(COD_ERR_IO, "file", cod_checkpoint_write(&checkpoint, cod_test_at("file"), 30, "group-0"));
     cod_checkpoint_clear(&checkpoint);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, cod_test_folder_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(what_is_written_is_read),
-        IN_FOLDER(numbers_keep_all_their_bits),
-        IN_FOLDER(whole_numbers_are_those_that_an_integer_holds),
-        IN_FOLDER(totals_that_are_no_counts_are_refused),
-        IN_FOLDER(steps_are_listed_newest_first_where_all_parts_are),
-        IN_FOLDER(an_absent_folder_has_no_checkpoints),
-        IN_FOLDER(the_newest_is_found_without_reading_older_ones),
-        IN_FOLDER(a_flipped_byte_is_named_and_the_one_before_used),
-        IN_FOLDER(a_truncated_file_is_named_and_the_one_before_used),
-        IN_FOLDER(a_file_without_checksum_is_refused),
-        IN_FOLDER(pruning_keeps_the_newest_of_each_part),
-        IN_FOLDER(a_step_outlasts_a_power_cut_before_older_ones_go),
-        IN_FOLDER(a_part_is_written_while_others_remove_and_create_its_folder),
-        IN_FOLDER(pruning_counts_steps_that_are_complete),
-        IN_FOLDER(what_comes_after_a_step_is_discarded),
-        IN_FOLDER(a_step_is_written_while_another_group_removes_its_folder),
-        IN_FOLDER(what_a_killed_writer_left_beside_steps_goes),
-        IN_FOLDER(a_step_that_cannot_be_written_says_why),
-    };
-    return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

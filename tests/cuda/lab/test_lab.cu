@@ -98,7 +98,7 @@ static float tail_weight(const float *w, int k, int r, int s, int c)
     return w[((k * 9 + r) * 9 + s) * 64 + c];
 }
 
-static void tail_comes_out_right(void **)
+TEST(tail_comes_out_right)
 {
     enum { SIDE = T_S, PIXELS = SIDE * SIDE, ROWS = 12 };
     const bf16 *x = random_bf16((size_t)PIXELS * 64, 1), *dy = random_bf16((size_t)PIXELS * 3, 2);
@@ -249,7 +249,7 @@ template <int LOAD, int STORE, int WM, int WN> static void check_trunk(const tru
     added.require("  sums");
 }
 
-static void trunk_comes_out_right(void **)
+TEST(trunk_comes_out_right)
 {
     const trunk t;
     t.slope[0] = 0.2f;
@@ -260,7 +260,7 @@ static void trunk_comes_out_right(void **)
     check_trunk<LOAD_BACK, STORE_SKIP_BACK, 4, 2>(t, "back, skip");
 }
 
-static void trunk_gradients_come_out_right(void **)
+TEST(trunk_gradients_come_out_right)
 {
     enum { LAYERS = 2, PARTS = 2, WEIGHTS = 9 * 64 * 64 };
     const bf16 *x = random_bf16(LAYERS * TRUNK_VALUES, 21), *d = random_bf16(LAYERS * TRUNK_VALUES, 22);
@@ -281,14 +281,4 @@ static void trunk_gradients_come_out_right(void **)
             weights.add(dw[layer * WEIGHTS + i], sum);
         }
     weights.require("trunk, weight gradients of two layers");
-}
-
-int main()
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tail_comes_out_right),
-        cmocka_unit_test(trunk_comes_out_right),
-        cmocka_unit_test(trunk_gradients_come_out_right),
-    };
-    return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
