@@ -144,9 +144,7 @@ static cod_status compare_outputs(cod_test_op *expected, cod_test_op *actual)
 
 static void no_faults(const char *what)
 {
-    char message[512];
-    if (cod_emulated_faults(message, sizeof message) > 0)
-        fail_msg("%s: %s", what, message);
+    cod_test_assert_none(cod_emulated_faults, "%s", what);
 }
 
 /** The candidates of an op on the GPU, asked as the tuner asks. */

@@ -104,9 +104,7 @@ static void require_equal(cod_test_op *expected, cod_test_op *actual, const char
 
 static void require_no_faults(const char *what, int number, uint64_t seed)
 {
-    char message[512];
-    if (cod_emulated_faults(message, sizeof message) > 0)
-        fail_msg("%s %d, seed %" PRIu64 ": %s", what, number, seed, message);
+    cod_test_assert_none(cod_emulated_faults, "%s %d, seed %" PRIu64, what, number, seed);
 }
 
 /** The layers' ops on the device's buffers. */

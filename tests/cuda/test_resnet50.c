@@ -139,11 +139,9 @@ static void compare_params(const step_result *actual, double grad_bound, double 
 
 static void compare(cod_dtype dtype, double bound, double grad_bound)
 {
-    char fault[512];
     squares output = {0}, task = {0};
     step_result actual = train_step(&cod_cuda_backend, dtype);
-    if (cod_emulated_faults(fault, sizeof fault) > 0)
-        fail_msg("%s", fault);
+    cod_test_assert_none(cod_emulated_faults, "%s", cod_dtype_name(dtype));
     add(&output, expected.output, actual.output, expected.output_count);
     add(&task, &expected.loss, &actual.loss, 1);
     check("output", output, bound);

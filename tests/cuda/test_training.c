@@ -118,11 +118,9 @@ static void compare(cod_dtype activation, double loss_bound, double value_bound)
     for (size_t i = 0; i < sizeof trainings / sizeof trainings[0]; i++) {
         float expected[STEPS], losses[STEPS];
         double *reference, *values;
-        char message[512];
         const size_t count = train(&cod_ref_backend, COD_F32, &trainings[i], expected, &reference);
         train(&cod_cuda_backend, activation, &trainings[i], losses, &values);
-        if (cod_emulated_faults(message, sizeof message) > 0)
-            fail_msg("%s: %s", trainings[i].kind, message);
+        cod_test_assert_none(cod_emulated_faults, "%s", trainings[i].kind);
         for (int step = 0; step < STEPS; step++)
             if (!(fabsf(losses[step] - expected[step]) <= loss_bound * (double)expected[step]))
                 fail_msg("%s, step %d: loss %g, and %g on ref", trainings[i].kind, step, (double)losses[step],

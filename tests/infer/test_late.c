@@ -17,13 +17,6 @@
 static const cod_backend *const inner_backends[] = {&cod_ref_backend, &cod_cpu_backend};
 enum { INNER = 2, VALUES = 5 };
 
-static void assert_no_violations(void)
-{
-    char first[512];
-    if (cod_late_violations(first, sizeof first) > 0)
-        fail_msg("%s", first);
-}
-
 /** Steps that copy their input to their output, and what came of them. */
 typedef struct copying {
     const cod_backend *backend;
@@ -105,7 +98,7 @@ TEST(a_stream_is_one_step_ahead)
         assert_int_equal(c.ahead, steps < 2 ? steps : 2);
     }
     copying_close(&c, &stream);
-    assert_no_violations();
+    cod_test_assert_none(cod_late_violations, "on late");
 }
 
 TEST(what_runs_at_once_is_done_step_by_step)
@@ -136,7 +129,7 @@ TEST(a_stream_that_failed_runs_again)
         assert_int_equal(c.stored, 5);
     }
     copying_close(&c, &stream);
-    assert_no_violations();
+    cod_test_assert_none(cod_late_violations, "on late");
 }
 
 /** A model on a backend. */
@@ -199,7 +192,7 @@ TEST(pictures_are_those_of_the_inner_backend)
                 fail_msg("%s, tiles of %d: differs", inner_backends[b]->name, (int)tiles[t]);
             free(late);
             free(expected);
-            assert_no_violations();
+            cod_test_assert_none(cod_late_violations, "on late");
         }
     }
     cod_saved_model_clear(&saved);
@@ -229,7 +222,7 @@ TEST(bands_wait_for_results_alone)
     cod_saved_model_clear(&saved);
     free(low);
     free(high);
-    assert_no_violations();
+    cod_test_assert_none(cod_late_violations, "on late");
 }
 
 static cod_classification classify(const cod_backend *backend, const cod_saved_model *saved,
@@ -269,7 +262,7 @@ TEST(classes_are_those_of_the_inner_backend)
         assert_true(late.cross_entropy == expected.cross_entropy && late.accuracy == expected.accuracy);
         cod_classification_clear(&expected);
         cod_classification_clear(&late);
-        assert_no_violations();
+        cod_test_assert_none(cod_late_violations, "on late");
     }
     cod_labelled_close(labelled);
     cod_saved_model_clear(&saved);
@@ -308,5 +301,5 @@ TEST(ranges_are_those_of_the_inner_backend)
     free(late);
     cod_image_clear(&picture);
     cod_saved_model_clear(&saved);
-    assert_no_violations();
+    cod_test_assert_none(cod_late_violations, "on late");
 }

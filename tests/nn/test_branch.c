@@ -114,13 +114,6 @@ static cod_status step(pair *p, fault left_out, cod_bucket_ready ready, void *co
     return cod_program_run(program, ready, context);
 }
 
-static void assert_no_violation(void)
-{
-    char first[512];
-    if (cod_late_violations(first, sizeof first) > 0)
-        fail_msg("%s", first);
-}
-
 TEST(both_run_to_the_bits_of_ref)
 {
     double *grads[BACKENDS];
@@ -136,7 +129,7 @@ TEST(both_run_to_the_bits_of_ref)
         grads[i] = net_new(count);
         assert_ok(net_read_grads(&p.student, grads[i]));
         close_pair(&p);
-        assert_no_violation();
+        cod_test_assert_none(cod_late_violations, "on late");
     }
     assert_memory_equal(grads[0], grads[1], count * sizeof(double));
     free(grads[0]), free(grads[1]);
@@ -194,7 +187,7 @@ TEST(programs_are_cut_where_the_host_acts)
     assert_int_equal(buckets, STEPS * cod_program_bucket_count(program));
     assert_true(captures <= cod_program_bucket_count(program) + 1);
     close_pair(&p);
-    assert_no_violation();
+    cod_test_assert_none(cod_late_violations, "on late");
 }
 
 /** Other weights, as after a pull, need no new recording. */
@@ -211,5 +204,5 @@ TEST(a_switch_of_weights_needs_no_new_recording)
     }
     assert_int_equal(captures, 0);
     close_pair(&p);
-    assert_no_violation();
+    cod_test_assert_none(cod_late_violations, "on late");
 }

@@ -210,7 +210,6 @@ TEST(fused_plans_round_hardly_more)
 /** The memory plan gives fused ops views with which they still are a sequence, and they touch nothing else. */
 TEST(fused_plans_touch_only_their_outputs)
 {
-    char message[512];
     for (size_t m = 0; m < MODELS; m++) {
         network n;
         size_t count;
@@ -218,8 +217,7 @@ TEST(fused_plans_touch_only_their_outputs)
         double *paranoid = results(&n, &models[m], cod_paranoid_wrap(&cod_ref_backend), COD_F64, 4096, false, &count);
         double *plain = results(&n, &models[m], &cod_ref_backend, COD_F64, 4096, false, &count);
         assert_close(models[m].kind, paranoid, plain, count, 0);
-        if (cod_paranoid_violations(message, sizeof message) > 0)
-            fail_msg("%s: %s", models[m].kind, message);
+        cod_test_assert_none(cod_paranoid_violations, "%s", models[m].kind);
         free(paranoid), free(plain);
         network_close(&n);
     }

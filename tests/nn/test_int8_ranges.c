@@ -220,7 +220,6 @@ static void check_ranges(const cod_backend *backend, cod_device *device, int64_t
 static void check(const cod_backend *backend, int threads, bool wide)
 {
     cod_device *device;
-    char message[256];
     assert_ok(backend->open(&(cod_device_options){.threads = threads}, &device));
     for (uint64_t seed = 0; seed < 24; seed++) {
         check_magnitudes(backend, device, seed % 4 < 2 ? COD_F32 : wide && seed % 3 == 0 ? COD_F64 : COD_BF16, seed);
@@ -228,8 +227,7 @@ static void check(const cod_backend *backend, int threads, bool wide)
             check_ranges(backend, device, 1 + (int64_t)seed % 4, seed);
     }
     backend->close(device);
-    if (cod_late_violations(message, sizeof message) > 0)
-        fail_msg("%s: %s", backend->name, message);
+    cod_test_assert_none(cod_late_violations, "%s", backend->name);
 }
 
 TEST(counts_and_ranges_are_the_rule)

@@ -305,7 +305,6 @@ static void check_observed(rounded_net *r, rounded_net *host, cod_dtype activati
 static void check_observing(const cod_backend *backend, cod_dtype activation, bool shared)
 {
     rounded_net r = {0}, host;
-    char message[256];
     if (shared)
         build_shared(&r);
     else
@@ -318,8 +317,7 @@ static void check_observing(const cod_backend *backend, cod_dtype activation, bo
     assert_ok(net_read_values(&r.net, start));
     for (int number = 0; number <= SWITCHES; number++)
         check_observed(&r, &host, activation, table, start, number);
-    if (cod_late_violations(message, sizeof message) > 0)
-        fail_msg("%s around %s: %s", backend->name, cod_dtype_name(activation), message);
+    cod_test_assert_none(cod_late_violations, "%s around %s", backend->name, cod_dtype_name(activation));
     free(table);
     free(start);
     net_clear(&host.net);
@@ -335,15 +333,13 @@ static void check_backend(const cod_backend *backend, cod_dtype activation)
 {
     rounded_net r;
     size_t bytes;
-    char message[256];
     open_net(&r, count(backend), activation, 0);
     double *start = net_new(cod_weights_count(&r.net.weights));
     assert_ok(net_read_values(&r.net, start));
     free(predict(&r, &bytes));
     for (int number = 1; number <= SWITCHES; number++)
         check_switch(&r, activation, start, number);
-    if (cod_late_violations(message, sizeof message) > 0)
-        fail_msg("%s around %s: %s", backend->name, cod_dtype_name(activation), message);
+    cod_test_assert_none(cod_late_violations, "%s around %s", backend->name, cod_dtype_name(activation));
     free(start);
     close_net(&r);
 }

@@ -103,10 +103,8 @@ static void check_model(const trained_model *which)
 
 TEST(training_has_the_bits_of_ref)
 {
-    char message[512];
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         check_model(&models[m]);
-        if (cod_late_violations(message, sizeof message) > 0)
-            fail_msg("%s: %s", models[m].kind, message);
+        cod_test_assert_none(cod_late_violations, "%s", models[m].kind);
     }
 }

@@ -43,7 +43,6 @@ static cod_graph *new_graph(cod_value *x)
 /** Compiles the training program for the paranoid `ref`, fused or not, and checks its gradients against differences. */
 static void check_gradients(cod_graph *graph, const cod_program_spec *spec, const char *what)
 {
-    char violation[512];
     assert_ok(cod_graph_status(graph));
     for (int plain = 0; plain < 2; plain++) {
         const cod_compile_options options = exact(plain);
@@ -55,8 +54,7 @@ static void check_gradients(cod_graph *graph, const cod_program_spec *spec, cons
             fail_msg("%s: %s", what, cod_error_message());
         assert_true(check.smooth > 0);
         net_clear(&net);
-        if (cod_paranoid_violations(violation, sizeof violation) > 0)
-            fail_msg("%s: %s", what, violation);
+        cod_test_assert_none(cod_paranoid_violations, "%s", what);
     }
 }
 

@@ -270,15 +270,12 @@ TEST(fused_equals_op_by_op_and_distrusts_nothing)
     for (size_t i = 0; i < NETWORKS; i++) {
         double *grads[3];
         size_t count = 0;
-        char first[512];
         assert_ok(check_network(&networks[i], &cod_ref_backend, false, false, &grads[0], &count));
         assert_ok(check_network(&networks[i], &cod_ref_backend, true, false, &grads[1], &count));
         assert_ok(check_network(&networks[i], cod_paranoid_wrap(&cod_ref_backend), false, false, &grads[2], &count));
-        if (cod_paranoid_violations(first, sizeof first) > 0)
-            fail_msg("%s: %s", networks[i].name, first);
+        cod_test_assert_none(cod_paranoid_violations, "%s", networks[i].name);
         assert_ok(check_network(&networks[i], cod_paranoid_wrap(&cod_ref_backend), true, false, NULL, NULL));
-        if (cod_paranoid_violations(first, sizeof first) > 0)
-            fail_msg("%s, op by op: %s", networks[i].name, first);
+        cod_test_assert_none(cod_paranoid_violations, "%s, op by op", networks[i].name);
         for (size_t k = 0; k < count; k++)
             if (!(fabs(grads[0][k] - grads[1][k]) <= 1e-11 * (1 + fabs(grads[1][k]))) || grads[0][k] != grads[2][k])
                 fail_msg("%s, gradient %zu: fused %.15g, op by op %.15g, paranoid %.15g", networks[i].name, k,

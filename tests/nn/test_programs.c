@@ -15,13 +15,6 @@
 
 static const cod_conv2d_spec conv3 = {.out_channels = 4, .kernel = 3, .padding = 1};
 
-static void assert_no_violations(void)
-{
-    char first[512];
-    if (cod_paranoid_violations(first, sizeof first) > 0)
-        fail_msg("%s", first);
-}
-
 static void assert_close(const char *what, const double *actual, const double *expected, size_t count, double tolerance)
 {
     for (size_t i = 0; i < count; i++)
@@ -86,7 +79,7 @@ TEST(accumulating_adds_two_batches)
     free(one), free(two), free(both);
     net_clear(&net);
     cod_graph_destroy(s.graph);
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }
 
 /** What the callback saw: each bucket's gradients at its signal. */
@@ -225,7 +218,7 @@ TEST(inference_folds_and_follows)
     }
     assert_close("batch statistics", outputs[0], outputs[1], 240, 1e-12);
     cod_graph_destroy(s.graph);
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }
 
 enum { SUMS = 7 };
@@ -302,7 +295,7 @@ TEST(plain_sums_join_what_was_made_last)
         check_sum(COD_OP_NORM_TRAIN, which);
         check_sum(COD_OP_CONV2D, which);
     }
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }
 
 /** Inputs and losses may be outputs too; a loss that is only an output adds nothing to the gradient. */

@@ -214,9 +214,7 @@ static results gradients(cod_graph *graph, const cod_program_spec *spec, const c
 
 static void require_no_violation(uint64_t seed)
 {
-    char first[512];
-    if (cod_paranoid_violations(first, sizeof first) > 0)
-        fail_msg("seed %llu: %s", (unsigned long long)seed, first);
+    cod_test_assert_none(cod_paranoid_violations, "seed %llu", (unsigned long long)seed);
 }
 
 /** The same bits in less memory, or in as much with nothing made again. @return whether in less */

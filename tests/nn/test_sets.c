@@ -16,13 +16,6 @@
 
 enum { MODEL = 0, CRITIC = 1 };
 
-static void assert_no_violations(void)
-{
-    char first[512];
-    if (cod_paranoid_violations(first, sizeof first) > 0)
-        fail_msg("%s", first);
-}
-
 static void assert_close(const char *what, const double *actual, const double *expected, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -343,7 +336,7 @@ TEST(a_frozen_set_passes_gradients_and_stays)
         free(grads[0]), free(grads[1]);
     }
     cod_graph_destroy(p.graph);
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }
 
 /** Nodes of the graph up to the network's output that a program runs an op for. */
@@ -389,7 +382,7 @@ TEST(a_program_is_given_what_another_has_left)
                  net_init(&net, &cod_ref_backend, p.graph, &options, &orphan, 1, 10));
     net_clear(&net);
     cod_graph_destroy(p.graph);
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }
 
 /** The running statistics of the critic, whose last normalisation is behind a concatenation. */
@@ -455,7 +448,7 @@ TEST(a_program_resumes_what_another_has_kept)
         net_clear(&net);
         cod_graph_destroy(p.graph);
     }
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }
 
 TEST(spans_that_cannot_be_resumed_are_refused)
@@ -517,5 +510,5 @@ TEST(an_optimiser_is_of_its_set_alone)
     cod_optimiser_destroy(optimiser);
     net_clear(&net);
     cod_graph_destroy(p.graph);
-    assert_no_violations();
+    cod_test_assert_none(cod_paranoid_violations, "on paranoid");
 }

@@ -221,7 +221,6 @@ static void check(network which, const cod_optimiser_options *options, bool join
                   size_t recordings)
 {
     training both[NETS];
-    char message[512];
     const size_t normalised = which == DISCRIMINATOR ? NORMALISED_LAYERS : 0;
     for (size_t i = 0; i < NETS; i++) {
         training_open(&both[i], backend_at(i), which, options);
@@ -240,8 +239,7 @@ static void check(network which, const cod_optimiser_options *options, bool join
     assert_same(both);
     for (size_t i = 0; i < NETS; i++)
         training_close(&both[i]);
-    if (cod_late_violations(message, sizeof message) > 0)
-        fail_msg("%s", message);
+    cod_test_assert_none(cod_late_violations, "on late");
 }
 
 TEST(a_replayed_update_has_the_bits_of_ref)

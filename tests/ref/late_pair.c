@@ -54,9 +54,7 @@ void expect_violation(const char *part)
 
 void expect_none(void)
 {
-    char message[512];
-    if (cod_late_violations(message, sizeof message) > 0)
-        fail_msg("%s", message);
+    cod_test_assert_none(cod_late_violations, "on late");
 }
 
 cod_buffer *new_buffer(size_t bytes)

@@ -46,6 +46,18 @@ void cod_test_assert_contains(const char *text, const char *part)
         fail_msg("'%s' does not contain '%s'", text, part);
 }
 
+void cod_test_assert_none(size_t (*findings)(char *first, size_t bytes), const char *where, ...)
+{
+    char first[512], place[256];
+    va_list arguments;
+    if (findings(first, sizeof first) == 0)
+        return;
+    va_start(arguments, where);
+    vsnprintf(place, sizeof place, where, arguments);
+    va_end(arguments);
+    fail_msg("%s: %s", place, first);
+}
+
 const char *cod_test_data(const char *relative)
 {
     static char path[4096];

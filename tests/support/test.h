@@ -64,6 +64,13 @@ int cod_test_run(void);
 
 void cod_test_assert_contains(const char *text, const char *part);
 
+/**
+ * Fails the test where `findings` counts any: one of cod_late_violations(), cod_paranoid_violations() and
+ * cod_emulated_faults(), which count since their last call and word the first. `where`, as for printf(), stands before.
+ */
+__attribute__((format(printf, 2, 3))) void cod_test_assert_none(size_t (*findings)(char *first, size_t bytes),
+                                                                const char *where, ...);
+
 /** Path of a file below COD_DATA, or NULL when it is not there; the test then calls skip(). Static buffer. */
 const char *cod_test_data(const char *relative);
 

@@ -42,10 +42,8 @@ static cod_status average_all_ways(cod_comm *comm, void *context)
 
 TEST(averages_on_devices_race_with_nothing)
 {
-    char message[512];
     late = device_steps_late();
     cod_late_set_delay(200);
     run_ranks(RANKS, average_all_ways, NULL);
-    if (cod_late_violations(message, sizeof message) > 0)
-        fail_msg("%s", message);
+    cod_test_assert_none(cod_late_violations, "on late");
 }
