@@ -1,6 +1,6 @@
 /**
  * @file
- * The parts of `codistill bench`.
+ * The parts of `codistill bench`; `argv[0]` is "bench NAME", for messages.
  */
 #ifndef COD_TOOLS_BENCH_BENCH_H
 #define COD_TOOLS_BENCH_BENCH_H

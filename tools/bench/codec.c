@@ -264,22 +264,21 @@ int cod_bench_codec(int argc, char **argv)
 {
     bench b = {.quality_db = 43, .rounding = 0.5, .key_every = 16, .out = {.indent = 2}};
     const char *db = NULL, *rounding = NULL, *key_every = NULL;
-    char name[] = "bench codec"; /* for messages */
     const cod_argument own[] = {{.name = "db", .text = &db},
                                 {.name = "rounding", .text = &rounding},
                                 {.name = "key-every", .text = &key_every},
                                 {.name = "json", .flag = &b.json}};
-    argv[0] = name;
     int wrong = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (wrong < 0)
-        wrong = cod_argument_number(name, "key-every", key_every, 1, 1000000, &b.key_every);
+        wrong = cod_argument_number(argv[0], "key-every", key_every, 1, 1000000, &b.key_every);
     if (wrong >= 0)
         return wrong;
     if (!read_number(db, COD_CODEC_MIN_DB, COD_CODEC_MAX_DB, &b.quality_db))
-        return cod_cmd_usage(name, "--db: '%s' is not a number from %d to %d", db, COD_CODEC_MIN_DB, COD_CODEC_MAX_DB);
+        return cod_cmd_usage(argv[0], "--db: '%s' is not a number from %d to %d", db, COD_CODEC_MIN_DB,
+                             COD_CODEC_MAX_DB);
     if (!read_number(rounding, 0.01, 0.5, &b.rounding))
-        return cod_cmd_usage(name, "--rounding: '%s' is not a number from 0.01 to 0.5", rounding);
+        return cod_cmd_usage(argv[0], "--rounding: '%s' is not a number from 0.01 to 0.5", rounding);
     if (argc == optind)
-        return cod_cmd_usage(name, "a CHECKPOINT is wanted: weights of real training, as noise tells nothing");
+        return cod_cmd_usage(argv[0], "a CHECKPOINT is wanted: weights of real training, as noise tells nothing");
     return run(&b, argv + optind, argc - optind);
 }

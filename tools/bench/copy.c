@@ -177,8 +177,6 @@ static int parse(int argc, char **argv, copy_options *options)
 int cod_bench_copy(int argc, char **argv)
 {
     copy_options options = {.training = {.model = "srresnet", .device = "cuda", .backend = COD_BACKEND_AUTO}};
-    char name[] = "bench copy"; /* for messages */
-    argv[0] = name;
     const int code = parse(argc, argv, &options);
     if (code >= 0)
         return code;

@@ -188,8 +188,6 @@ int cod_bench_exchange(int argc, char **argv)
             return run_script(argc, argv);
     arguments a = {0};
     cod_arena arena = {0};
-    char name[] = "bench exchange"; /* for messages */
-    argv[0] = name;
     int code = parse(argc, argv, &a, &arena);
     if (code < 0) {
         const cod_status status = measure(&a);

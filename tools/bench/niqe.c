@@ -105,11 +105,9 @@ int cod_bench_niqe(int argc, char **argv)
     niqe_bench b = {0};
     const char *repeats_text = NULL;
     long repeats = 7;
-    char name[] = "bench niqe"; /* for messages */
     const cod_argument own[] = {{.name = "niqe-model", .text = &b.model_path},
                                 {.name = "repeats", .text = &repeats_text},
                                 {.name = "serve", .flag = &b.serve}};
-    argv[0] = name;
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_argument_number(argv[0], "repeats", repeats_text, 1, MAX_REPEATS, &repeats) : code;
     if (code < 0 && (b.model_path == NULL || optind == argc))

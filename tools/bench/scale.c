@@ -497,8 +497,6 @@ int cod_bench_scale(int argc, char **argv)
 {
     scale s = {.json = {.indent = 2}};
     cod_arena arena = {0};
-    char name[] = "bench scale"; /* for messages */
-    argv[0] = name;
     int code = parse(argc, argv, &s, &arena);
     if (code < 0)
         code = cod_cmd_end(run(&s));

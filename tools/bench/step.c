@@ -282,8 +282,6 @@ static int parse(int argc, char **argv, step_options *options)
 int cod_bench_step(int argc, char **argv)
 {
     step_options options = {.training = {.model = "srresnet", .device = "auto", .backend = COD_BACKEND_AUTO}};
-    char name[] = "bench step"; /* for messages */
-    argv[0] = name;
     const int code = parse(argc, argv, &options);
     if (code >= 0)
         return code;

@@ -229,8 +229,6 @@ static int parse(int argc, char **argv, teacher_options *options)
 int cod_bench_teacher(int argc, char **argv)
 {
     teacher_options options = {.training = {.model = "srresnet", .device = "auto", .backend = COD_BACKEND_AUTO}};
-    char name[] = "bench teacher"; /* for messages */
-    argv[0] = name;
     const int code = parse(argc, argv, &options);
     if (code >= 0)
         return code;

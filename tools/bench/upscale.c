@@ -153,8 +153,6 @@ int cod_bench_upscale(int argc, char **argv)
 {
     upscale_options options = {.size = "150x100"};
     cod_arena arena = {0};
-    char name[] = "bench upscale"; /* for messages */
-    argv[0] = name;
     int code = parse(argc, argv, &options, &arena);
     if (code < 0) {
         const cod_status status = run(&options);
