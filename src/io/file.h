@@ -56,6 +56,11 @@ typedef struct cod_file_lock cod_file_lock;
 COD_MUST_CHECK cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock);
 /** Locks the file together with others that share it. It excludes only a process that wants the file alone. */
 COD_MUST_CHECK cod_status cod_file_lock_share(const char *path, cod_file_lock **lock);
+/** Opens a lock's file that another process of the same job has locked, for cod_file_lock_check() alone. */
+COD_MUST_CHECK cod_status cod_file_lock_observe(const char *path, cod_file_lock **lock);
+/** @return COD_ERR_IO when the lock's path names no file any more, or another one: it keeps nobody out. NULL is fine.
+ */
+COD_MUST_CHECK cod_status cod_file_lock_check(const cod_file_lock *lock);
 /** NULL is fine; the file stays. */
 void cod_file_lock_release(cod_file_lock *lock);
 

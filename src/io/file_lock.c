@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct cod_file_lock {
     int file;
+    char *path;
 };
 
 /** The lock is held elsewhere: says by whom, as the holder wrote it into the file. */
@@ -42,34 +44,77 @@ static cod_status claim(int file, const char *path, bool shared)
     return COD_OK;
 }
 
-static cod_status acquire(const char *path, bool shared, cod_file_lock **lock)
+/** What a lock does with its file, which is open. */
+typedef cod_status begin_lock(int file, const char *path);
+
+static cod_status claim_alone(int file, const char *path)
+{
+    return claim(file, path, false);
+}
+
+static cod_status claim_shared(int file, const char *path)
+{
+    return claim(file, path, true);
+}
+
+static cod_status leave_alone(int file, const char *path)
+{
+    (void)file;
+    (void)path;
+    return COD_OK;
+}
+
+static cod_status begin(const char *path, int flags, begin_lock *work, cod_file_lock **lock)
 {
     *lock = NULL;
     COD_IO_CALL("lock", path);
-    const int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    const int file = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (file < 0)
         return cod_fail_system("open", path);
-    cod_status status = claim(file, path, shared);
-    cod_file_lock *taken = status == COD_OK ? malloc(sizeof *taken) : NULL;
-    if (status == COD_OK && taken == NULL)
-        status = cod_fail(COD_ERR_MEMORY, "out of memory");
+    cod_file_lock *taken = calloc(1, sizeof *taken);
+    char *copy = strdup(path);
+    const cod_status status =
+        taken != NULL && copy != NULL ? work(file, path) : cod_fail(COD_ERR_MEMORY, "out of memory");
     if (status != COD_OK) {
         close(file);
+        free(taken);
+        free(copy);
         return status;
     }
-    taken->file = file;
+    *taken = (cod_file_lock){.file = file, .path = copy};
     *lock = taken;
     return COD_OK;
 }
 
 cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock)
 {
-    return acquire(path, false, lock);
+    return begin(path, O_RDWR | O_CREAT, claim_alone, lock);
 }
 
 cod_status cod_file_lock_share(const char *path, cod_file_lock **lock)
 {
-    return acquire(path, true, lock);
+    return begin(path, O_RDWR | O_CREAT, claim_shared, lock);
+}
+
+cod_status cod_file_lock_observe(const char *path, cod_file_lock **lock)
+{
+    return begin(path, O_RDONLY, leave_alone, lock);
+}
+
+cod_status cod_file_lock_check(const cod_file_lock *lock)
+{
+    struct stat ours, there;
+    if (lock == NULL)
+        return COD_OK;
+    COD_IO_CALL("look at", lock->path);
+    /* The file is open, so no other one gets its number. */
+    const bool gone = stat(lock->path, &there) != 0;
+    if (gone && errno != ENOENT && errno != ENOTDIR)
+        return cod_fail_system("look at", lock->path);
+    if (!gone && fstat(lock->file, &ours) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev)
+        return COD_OK;
+    return cod_fail(COD_ERR_IO, "'%s' was %s while this job ran, so its folder may be another job's by now", lock->path,
+                    gone ? "removed" : "replaced");
 }
 
 void cod_file_lock_release(cod_file_lock *lock)
@@ -77,5 +122,6 @@ void cod_file_lock_release(cod_file_lock *lock)
     if (lock == NULL)
         return;
     close(lock->file);
+    free(lock->path);
     free(lock);
 }

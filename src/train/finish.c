@@ -39,6 +39,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
 {
     const uint64_t fingerprint = cod_graph_fingerprint(t->session.recipe.model.graph, cod_set_of(0));
     char path[4096];
+    COD_TRY(trainer_check_owner(t));
     if (!out->diverged) {
         COD_TRY(trainer_validate(&t->evaluator, &t->context, 0, true, &out->held_out));
         COD_TRY(trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_TEST, true, &out->test));
@@ -423,6 +424,7 @@ static cod_status finish_run(trainer *t, closing *all)
 {
     char missing[256];
     final_model final = {.is = ""}; /* none, where all groups' models have diverged */
+    COD_TRY(trainer_check_owner(t));
     COD_TRY(read_closings(t, all, missing));
     if (missing[0] != '\0') {
         cod_log_info("group %d: all %lld steps are done and its model is saved; the last group to end writes "

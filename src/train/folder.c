@@ -75,6 +75,15 @@ static cod_status lock_folder(trainer *t)
     return clean_group(t);
 }
 
+/** The leaders of other groups save, too, and see by the lock's file whether the folder still is this job's. */
+static void observe_lock(trainer *t)
+{
+    char path[4096];
+    path_in(t, ".lock", path);
+    if (t->leader && t->lock == NULL && cod_file_lock_observe(path, &t->lock) != COD_OK)
+        cod_log_debug("group %d does not see the folder's lock: %s", cod_group_index(t->group), cod_error_message());
+}
+
 cod_status trainer_open_folder(trainer *t)
 {
     cod_arena *arena = cod_config_arena(t->config->config);
@@ -87,7 +96,16 @@ cod_status trainer_open_folder(trainer *t)
         status = cod_folder_create(t->folder);
         COD_THEN(status, lock_folder(t));
     }
-    return cod_group_agree(cod_comm_world(t->request->comm), status, NULL);
+    COD_TRY(cod_group_agree(cod_comm_world(t->request->comm), status, NULL));
+    observe_lock(t);
+    return COD_OK;
+}
+
+cod_status trainer_check_owner(const trainer *t)
+{
+    cod_status status = cod_file_lock_check(t->lock);
+    COD_THEN(status, cod_file_lock_check(t->group_lock));
+    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "nothing more is saved, and the job ends");
 }
 
 /** The configuration, and which data it was used with as a comment behind it. @param[out] text  new; free() */

@@ -119,6 +119,7 @@ static cod_status save_whole(trainer *t, const double totals[TRAINER_TOTALS])
 cod_status trainer_save_checkpoint(trainer *t)
 {
     double totals[TRAINER_TOTALS];
+    COD_TRY(cod_group_agree(t->group, trainer_check_owner(t), NULL));
     COD_TRY(trainer_measures_sum(&t->measures, &t->context, t->strategy, totals));
     /* The group's part comes after those of all its ranks: it makes a step complete. */
     if (trainer_keeps_state(t))

@@ -106,6 +106,7 @@ static cod_status after_step(trainer *t)
         const int64_t wanted = t->config->eval.images, limit = wanted > 0 ? wanted : t->task->kind->eval_items;
         const bool usable = cod_guards_spoilt(&t->guards) == NULL;
         cod_task_quality mean;
+        COD_TRY(trainer_check_owner(t));
         COD_TRY(trainer_validate(&t->evaluator, context, limit, usable, &mean));
         COD_TRY(STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]));
     }

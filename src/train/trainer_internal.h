@@ -28,7 +28,8 @@ typedef struct trainer {
     const char *folder, *checkpoints;
     char part[TRAINER_PART], rank_part[TRAINER_PART], closing_part[TRAINER_PART]; /**< of this rank's checkpoints */
     cod_file_lock *lock,
-        *group_lock; /**< locks of the folder, and of a group that is a separate job; on the first rank */
+        *group_lock; /**< locks of the folder, and of a group that is a separate job; on the first rank. Leaders of
+                          other groups only observe the folder's */
     cod_trace_file *trace;
     trainer_watchdog *watchdog;
     cod_group *group;
@@ -107,6 +108,11 @@ void trainer_tell_memory(const trainer *t);
  * ranks.
  */
 COD_MUST_CHECK cod_status trainer_open_folder(trainer *t);
+/**
+ * COD_ERR_IO where the folder is this job's no more, because somebody has removed or replaced its locks. Leaders call
+ * it before they write anything that a run of the same folder would take for its own.
+ */
+COD_MUST_CHECK cod_status trainer_check_owner(const trainer *t);
 /** A number that is equal if two ranks of a node compute on the same device. */
 uint64_t trainer_device_identity(const trainer *t);
 /**

@@ -233,6 +233,28 @@ TEST(a_shared_lock_keeps_out_who_wants_it_alone)
     cod_file_lock_release(alone);
 }
 
+/** A folder that was removed and made again has another lock, though the first one is held still. */
+TEST(a_lock_that_was_removed_or_replaced_is_noticed)
+{
+    cod_file_lock *lock = NULL, *seen = NULL, *other = NULL;
+    assert_ok(cod_file_lock_acquire(at("lock"), &lock));
+    assert_ok(cod_file_lock_observe(at("lock"), &seen));
+    assert_ok(cod_file_lock_check(lock));
+    assert_ok(cod_file_lock_check(seen));
+    assert_ok(cod_file_lock_check(NULL));
+    assert_ok(cod_file_remove(at("lock")));
+    assert_fails(COD_ERR_IO, "lock' was removed while this job ran", cod_file_lock_check(lock));
+    assert_ok(cod_file_lock_acquire(at("lock"), &other));
+    assert_fails(COD_ERR_IO, "lock' was replaced while this job ran", cod_file_lock_check(lock));
+    assert_fails(COD_ERR_IO, "lock' was replaced", cod_file_lock_check(seen));
+    assert_ok(cod_file_lock_check(other));
+    cod_file_lock_release(seen);
+    cod_file_lock_release(lock);
+    cod_file_lock_release(other);
+    assert_ok(cod_file_remove(at("lock")));
+    assert_fails(COD_ERR_IO, "No such file", cod_file_lock_observe(at("lock"), &seen));
+}
+
 TEST(folders_are_created_and_listed)
 {
     cod_arena arena = {0};

@@ -138,6 +138,8 @@ static cod_status before_step(cod_strategy *strategy, cod_train_context *context
 {
     listener *l = (listener *)strategy;
     l->step = context->step;
+    if (l->plan->meanwhile != NULL && job_self->rank == l->plan->meanwhile_rank)
+        l->plan->meanwhile(l->step);
     COD_TRY(check(context->loader != NULL, "there is a loader", l->step));
     COD_TRY(check(l->heard == l->step, "no step is left out", l->step));
     const cod_recipe *recipe = &context->session->recipe;

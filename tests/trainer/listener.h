@@ -29,6 +29,8 @@ typedef struct listener_plan {
     bool notes_data; /**< notes a hash of each mini-batch of the sub-step that distils */
     const char *chooses;                 /**< a program for each step */
     int64_t agree_within, in_step_every; /**< see cod_strategy */
+    void (*meanwhile)(int64_t step);     /**< what others do before a step; called on one rank */
+    int meanwhile_rank;
 } listener_plan;
 
 /**
