@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STORAGE_PATIENCE_S = 10 };
+enum { STORAGE_PATIENCE_S = 10, OLD_S = 3600 };
 
 /** A fragment is one chunk at least. */
 static cod_status check_fragments(const cod_exchange *e)
@@ -39,8 +39,11 @@ static cod_status make_buffers(cod_exchange *e)
 static cod_status draw_life(cod_exchange *e)
 {
     const uint64_t drawn[] = {exchange_wall_ms(), (uint64_t)getpid(), (uint64_t)(1e9 * cod_clock_s())};
-    e->setup.life = (cod_hash(drawn, sizeof drawn, e->setup.run) & EXCHANGE_LIFE_MASK) | 1;
-    return cod_group_broadcast(e->setup.group, &e->setup.life, sizeof e->setup.life, 0);
+    uint64_t life[] = {(cod_hash(drawn, sizeof drawn, e->setup.run) & EXCHANGE_LIFE_MASK) | 1, drawn[0]};
+    COD_TRY(cod_group_broadcast(e->setup.group, life, sizeof life, 0));
+    e->setup.life = life[0];
+    e->setup.begun_ms = life[1];
+    return COD_OK;
 }
 
 /**
@@ -84,6 +87,9 @@ static cod_status open_folder(cod_exchange *e, const cod_slot_identity *identity
     const cod_file_options shared = {.folder = options->directory,
                                      .key_file = options->key_file,
                                      .patience_s = fmax(options->pull_timeout_s, STORAGE_PATIENCE_S),
+                                     .old_s = options->max_staleness_s > 0 ? options->max_staleness_s : OLD_S,
+                                     .life = e->setup.life,
+                                     .begun_ms = e->setup.begun_ms,
                                      .anew = options->anew,
                                      .rooms = &e->puller.rooms};
     const cod_status status = cod_file_transport_create(&shared, identity, layout, out);

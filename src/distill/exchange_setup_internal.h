@@ -24,6 +24,7 @@ typedef struct exchange_setup {
     cod_group_members *members; /**< [groups] */
     uint64_t run;
     uint64_t life;              /**< life of this process of the group, the same on all its ranks; exact as a double */
+    uint64_t begun_ms;          /**< when that process began, since 1970, by the clock of the group's first rank */
     cod_transport **transports; /**< [fragments] a window or folder for each fragment; NULL if nothing is published */
     int fragments;
     bool publishes; /**< whether groups publish, which needs several groups and a codec; otherwise nothing is held */

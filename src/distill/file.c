@@ -35,7 +35,7 @@ static cod_status leave(file *t, cod_status status)
 static struct timespec patience_ends(const file *t)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until); /* a wall clock that is set would end the wait, or never end it */
     const double end = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + t->patience_s;
     return (struct timespec){.tv_sec = (time_t)end, .tv_nsec = (long)(1e9 * (end - (double)(time_t)end))};
 }
@@ -55,11 +55,17 @@ static void await_stored(file *t)
         }
 }
 
+/** Fails where this process's place is another's by now. With the mutex held. */
+static cod_status check_place(const file *t)
+{
+    return t->usurped ? cod_fail(COD_ERR_IO, "%s", t->usurper) : COD_OK;
+}
+
 static cod_status publish_begin(cod_transport *transport, unsigned char **room)
 {
     file *t = enter(transport);
     *room = t->rooms[t->room];
-    return leave(t, COD_OK);
+    return leave(t, check_place(t));
 }
 
 /** Asked by who waits for readers anyway: then it also waits until what was published is there. */
@@ -101,6 +107,23 @@ static publisher *ask(file *t, const cod_slot_identity *expected)
     return who;
 }
 
+/** Says of what a group left, when it is first seen, that it is old: sealed files that were put back are whole, too. */
+static void tell_age(const file *t, publisher *who, const cod_slot_header *header)
+{
+    cod_slot_stamp stamp;
+    const double now_ms = (double)file_wall_ms();
+    if (who->told_old || header->newest == 0 || !cod_slot_read_stamp(who->window, &stamp) || stamp.written_ms == 0)
+        return;
+    const double age_s = 1e-3 * (now_ms - (double)stamp.written_ms);
+    if (age_s > t->old_s)
+        cod_log_warn(
+            "group %u published its newest version, %llu, %.3g %s ago: it is not training, or somebody has put "
+            "old files back; what is there is used until something newer comes",
+            header->identity.group, (unsigned long long)header->newest, age_s < 3600 ? age_s : age_s / 3600,
+            age_s < 3600 ? "s" : "hours");
+    who->told_old = true;
+}
+
 static cod_status offer(cod_transport *transport, const cod_slot_identity *expected, int world_rank,
                         const cod_slot_wanted *wanted, bool *answered, cod_slot_offered *offered)
 {
@@ -119,6 +142,7 @@ static cod_status offer(cod_transport *transport, const cod_slot_identity *expec
     COD_THEN(status, file_check_not_older(&header, who->newest));
     if (status != COD_OK)
         return leave(t, status);
+    tell_age(t, who, &header);
     who->newest = header.newest;
     *offered = cod_slot_offer(&header, wanted);
     return leave(t, COD_OK);
@@ -236,30 +260,10 @@ static cod_status state(cod_transport *transport, void **data, size_t *bytes)
     pthread_mutex_lock(&t->mutex); /* not begun by this: a resume asks first what there is to fill in */
     if (t->begun)
         await_stored(t);
-    const cod_status status = save(t, data, bytes);
+    cod_status status = check_place(t);
+    COD_THEN(status, save(t, data, bytes));
     pthread_mutex_unlock(&t->mutex);
     return status;
-}
-
-/**
- * Forgets saved versions whose files are gone: with more publications than slots since the checkpoint, that is all of
- * them. An errand.
- */
-static cod_status keep_what_is_there(file *t)
-{
-    cod_untrusted_folder *folder = NULL;
-    const cod_slot_identity *who = &t->resumed.identity;
-    COD_TRY(file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_CREATE, &folder));
-    for (uint32_t i = 0; i < t->layout.slots; i++) {
-        cod_slot_entry *entry = &t->resumed.entries[i];
-        char name[FILE_NAME_BYTES];
-        file_version_name(entry->version, name);
-        if (entry->version != 0 && (entry->version == t->last.version ||
-                                    !cod_untrusted_file_has(folder, name, file_sealed_bytes(t, entry->bytes))))
-            *entry = (cod_slot_entry){.sequence = entry->sequence & ~UINT64_C(1)};
-    }
-    cod_untrusted_folder_close(folder);
-    return COD_OK;
 }
 
 /**
@@ -311,7 +315,7 @@ static cod_status restored(cod_transport *transport, const void *data, size_t by
     if (t->storing || t->header_due)
         return leave(t, cod_fail(COD_ERR_IO, "'%s' does not answer", t->own));
     cod_status status = unpack(t, data, bytes);
-    COD_THEN(status, run_on_thread(t, keep_what_is_there));
+    COD_THEN(status, run_on_thread(t, file_keep_what_is_there));
     if (status != COD_OK)
         return leave(t, status);
     if (t->left > t->resumed.newest) /* of what came after the checkpoint */
@@ -340,9 +344,12 @@ static void release(file *t)
 
 /**
  * Ends the thread and frees, where storage answers in time; else the thread and what it uses are left to the process's
- * end. An errand under way was waited for before. @return whether storage answered
+ * end. An errand under way was waited for before.
+ *
+ * @param[out] place  check_place(), when all is written
+ * @return whether storage answered
  */
-static bool end(file *t)
+static bool end(file *t, cod_status *place)
 {
     const struct timespec until = patience_ends(t);
     pthread_mutex_lock(&t->mutex);
@@ -355,6 +362,7 @@ static bool end(file *t)
     const bool ended = t->ended;
     if (!ended)
         pthread_detach(t->thread);
+    *place = check_place(t);
     pthread_mutex_unlock(&t->mutex);
     if (ended) {
         pthread_join(t->thread, NULL);
@@ -366,10 +374,11 @@ static bool end(file *t)
 static cod_status destroy(cod_transport *transport)
 {
     file *t = (file *)transport;
-    if (!end(t))
+    cod_status place;
+    if (!end(t, &place))
         cod_log_warn("'%s' did not answer for %g s; the last publication may be missing there", t->folder,
                      t->patience_s);
-    return COD_OK;
+    return place;
 }
 
 static const cod_transport_ops ops = {
@@ -418,49 +427,13 @@ static cod_status start(file *t)
     return error == 0 ? COD_OK : cod_fail(COD_ERR_MEMORY, "cannot start a thread: %s", strerror(error));
 }
 
-/**
- * Removes all versions. The number of the newest stays, in a header without any: a process that is killed before it has
- * published leaves to the next one what readers may hold.
- */
-static cod_status empty(file *t, const cod_untrusted_folder *folder)
-{
-    cod_status status;
-    pthread_mutex_lock(&t->mutex);
-    if (t->left > 0) {
-        status = file_write_header(t);
-    } else {
-        status = cod_untrusted_file_remove(folder, FILE_HEADER_NAME);
-        COD_THEN(status, file_remove_others(folder, &t->writer.header));
-    }
-    pthread_mutex_unlock(&t->mutex);
-    return status;
-}
-
-/** Removes what a killed process left in the own folder, and with `anew` all versions. */
-static cod_status clean_own(file *t, const cod_untrusted_folder *folder)
-{
-    COD_TRY(file_clean(folder));
-    t->left = t->writer.header.newest = file_newest_left(t);
-    COD_TRY(cod_slot_write_header(&t->writer));
-    return t->anew ? empty(t, folder) : COD_OK;
-}
-
-/** Creates the own folder, and cleans it. An errand. */
-static cod_status prepare_folder(file *t)
-{
-    const cod_slot_identity who = t->writer.header.identity;
-    cod_untrusted_folder *folder = NULL;
-    COD_TRY(file_open_shard(t, who.group, who.shard, COD_UNTRUSTED_CREATE, &folder));
-    const cod_status status = clean_own(t, folder);
-    cod_untrusted_folder_close(folder);
-    return status;
-}
-
 /** All but the own folder, which the thread prepares that this starts last. */
 static cod_status init(file *t, const cod_file_options *options, const cod_slot_identity *identity)
 {
     t->patience_s = options->patience_s;
     t->anew = options->anew;
+    t->old_s = options->old_s;
+    t->stamp = (cod_slot_stamp){.life = options->life, .begun_ms = options->begun_ms};
     t->pull_rooms = options->rooms;
     t->pull_count = options->rooms->count;
     t->sealed = options->key_file != NULL && options->key_file[0] != '\0';
@@ -476,24 +449,29 @@ static cod_status init(file *t, const cod_file_options *options, const cod_slot_
 cod_status cod_file_transport_create(const cod_file_options *options, const cod_slot_identity *identity,
                                      const cod_slot_layout *layout, cod_transport **out)
 {
+    pthread_condattr_t by_clock;
+    cod_status place;
     file *t = calloc(1, sizeof *t);
     COD_REQUIRE_MEMORY(t);
     t->base.ops = &ops;
     t->layout = *layout;
     t->window_bytes = cod_slot_data_at(layout, 0);
     pthread_mutex_init(&t->mutex, NULL);
-    pthread_cond_init(&t->changed, NULL);
+    pthread_condattr_init(&by_clock);
+    pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->changed, &by_clock);
+    pthread_condattr_destroy(&by_clock);
     cod_status status = init(t, options, identity);
     if (status != COD_OK) {
         release(t);
         return status;
     }
     pthread_mutex_lock(&t->mutex);
-    status = run_on_thread(t, prepare_folder);
+    status = run_on_thread(t, file_prepare_folder);
     pthread_mutex_unlock(&t->mutex);
     if (status == COD_OK)
         *out = &t->base;
     else
-        end(t);
+        end(t, &place);
     return status;
 }

@@ -16,6 +16,10 @@
  * tries again and makes the folder anew if necessary. A checkpoint, a deterministic publication or the end of the run
  * waits for storage that hangs, once, for at most `patience_s`. A start or a resume fails after that time.
  *
+ * Each header says which process wrote it. Before it writes anything, a publisher looks whether another process that
+ * began later publishes in its place: a group that was started twice, or was given up and started elsewhere. Then it
+ * writes nothing more, and publish_begin(), state() and destroy() fail with COD_ERR_IO.
+ *
  * Others may write in the folder: io/untrusted_folder.h says what they cannot do, and docs/exchange.md who is trusted
  * with what.
  */
@@ -29,8 +33,11 @@ typedef struct cod_file_options {
     /** key of all files' seals (io/seal.h); files without its seal are refused. NULL or "" = no seals */
     const char *key_file;
     double patience_s; /**< longest that a call waits for storage */
-    bool anew;         /**< removes what an earlier run left of this shard */
-    cod_rooms *rooms;  /**< rooms for pulls; borrowed, may be shared with other transports */
+    double old_s;      /**< what a group left is called old from this age on */
+    /** of this process and when it began, since 1970: of two that publish as one group, the later one goes on */
+    uint64_t life, begun_ms;
+    bool anew;        /**< removes what an earlier run left of this shard */
+    cod_rooms *rooms; /**< rooms for pulls; borrowed, may be shared with other transports */
 } cod_file_options;
 
 /**

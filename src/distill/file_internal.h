@@ -1,6 +1,7 @@
 /**
  * @file
- * The file transport's state, and what its two sides share: the caller's (file.c) and the thread's (file_thread.c).
+ * The file transport's state, and what its parts share: the caller's side (file.c), the thread's (file_thread.c), and
+ * what is in the folder (file_folder.c).
  */
 #ifndef COD_DISTILL_FILE_INTERNAL_H
 #define COD_DISTILL_FILE_INTERNAL_H
@@ -27,6 +28,7 @@ typedef struct publisher {
     bool asked;            /**< the thread is to read it */
     bool looked;           /**< the thread has read it, and the answer was not yet given to the caller */
     file_damage damage;    /**< of its header, when it was last read */
+    bool told_old;         /**< that what it publishes is old was said, or is no question any more */
     double looked_s;       /**< time of the last request */
     uint64_t newest;       /**< newest version in any header read so far */
     unsigned char *window; /**< as last read; NULL = not read yet */
@@ -70,7 +72,10 @@ typedef struct file {
     bool anew;           /**< versions of an earlier run are removed */
     bool sealed;         /**< all files end with a seal of `key` */
     cod_seal_key key;
-    double patience_s; /**< seconds that a caller waits for storage */
+    double patience_s;    /**< seconds that a caller waits for storage */
+    double old_s;         /**< of cod_file_options */
+    cod_slot_stamp stamp; /**< of this process; without the time of writing */
+    bool stray_told;      /**< an entry that is passed over was named; the thread's */
     pthread_t thread;
 
     pthread_mutex_t mutex; /**< guards everything below; never held while waiting for storage */
@@ -91,6 +96,8 @@ typedef struct file {
     bool storing, header_due;
     bool failing; /**< the last publication could not be written */
     uint64_t failures, left;
+    bool usurped; /**< another job publishes in this one's place, which writes nothing more */
+    char usurper[FILE_REASON_BYTES];
 
     publisher *publishers; /**< [groups] */
 
@@ -110,15 +117,34 @@ static inline uint64_t file_sealed_bytes(const file *t, uint64_t bytes)
     return bytes + (t->sealed ? COD_SEAL_BYTES : 0);
 }
 
-/** Removes the own shard's versions that a header does not name. */
-COD_MUST_CHECK cod_status file_remove_others(const cod_untrusted_folder *folder, const cod_slot_header *header);
+/** Removes the own shard's versions that a header does not name, as far as they are files. */
+COD_MUST_CHECK cod_status file_remove_others(file *t, const cod_untrusted_folder *folder,
+                                             const cod_slot_header *header);
 /** Removes temporary files that killed writers of this shard left. */
-COD_MUST_CHECK cod_status file_clean(const cod_untrusted_folder *folder);
+COD_MUST_CHECK cod_status file_clean(file *t, const cod_untrusted_folder *folder);
 /**
  * The newest version that earlier processes of this publisher may have made readable; 0 = none. It is read from the
- * header that they left or, if an older header was put back, from the names of the versions.
+ * header that they left or, if an older header was put back, from the versions: sealed ones, or in a folder without
+ * seals those that are not empty.
+ *
+ * @param[out] stamp  of that header, also where it is another run's; zeros where there is none
  */
-uint64_t file_newest_left(const file *t);
+uint64_t file_newest_left(file *t, cod_slot_stamp *stamp);
+/** Milliseconds since 1970. */
+uint64_t file_wall_ms(void);
+/**
+ * Looks whether another process publishes in this one's place, which is then `usurped`. Takes the other one's newest
+ * number where it is this one that goes on. With the mutex held, which is released meanwhile.
+ */
+void file_look_for_usurper(file *t);
+/** Writes a file of the own shard with its seal. @param version  0 = the header */
+COD_MUST_CHECK cod_status file_write_sealed(const file *t, const cod_untrusted_folder *folder, const char *name,
+                                            uint64_t version, const unsigned char *data, size_t bytes);
+/** Whether the seal behind `bytes` bytes is that of their place; true without seals. */
+bool file_seal_fits(const file *t, const cod_slot_identity *who, uint64_t version, const unsigned char *data,
+                    size_t bytes);
+/** Reads a header file. @param[out] out  [window_bytes] @return whether there is one that can be read now */
+bool file_read_window(const file *t, const cod_slot_identity *who, unsigned char *out, file_damage *damage);
 /** Writes the current window as the header file; the mutex is released meanwhile. */
 COD_MUST_CHECK cod_status file_write_header(file *t);
 /** Reads a header file; COD_ERR_FORMAT if it is damaged or belongs to another run or shard. */
@@ -134,6 +160,13 @@ COD_MUST_CHECK cod_status file_check_not_older(const cod_slot_header *header, ui
  * called with the mutex held.
  */
 void file_note_outcome(file *t, cod_status status);
+/** An errand: creates the own folder, and cleans it. */
+cod_status file_prepare_folder(file *t);
+/**
+ * An errand: forgets saved versions whose files are gone. With more publications than slots since the checkpoint, that
+ * is all of them.
+ */
+cod_status file_keep_what_is_there(file *t);
 /** The thread: stores, pulls and looks until it is told to end. @param context  the file */
 void *file_work(void *context);
 

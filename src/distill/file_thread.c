@@ -13,87 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PIECE_BYTES = 1 << 20 };
-
-cod_status file_open_shard(const file *t, uint32_t group, uint32_t shard, cod_untrusted_absence absence,
-                           cod_untrusted_folder **out)
-{
-    char below[64];
-    snprintf(below, sizeof below, "group-%u/shard-%u", group, shard);
-    return cod_untrusted_folder_open(t->folder, below, absence, out);
-}
-
-void file_version_name(uint64_t version, char name[FILE_NAME_BYTES])
-{
-    snprintf(name, FILE_NAME_BYTES, "%llu.bin", (unsigned long long)version);
-}
-
-/** The version whose file has this name; 0 for all other names. */
-static uint64_t version_of(const char *name)
-{
-    char again[FILE_NAME_BYTES];
-    const uint64_t version = strtoull(name, NULL, 10);
-    file_version_name(version, again);
-    return strcmp(name, again) == 0 && version <= COD_SLOT_VERSION_MAX ? version : 0;
-}
-
-/** What a file is and where it belongs: its seal is of that as well. @param version  0 = the header */
-static void place_of(const cod_slot_identity *who, uint64_t version, unsigned char place[40])
-{
-    cod_store_u64(place, UINT64_C(0x6567616863786563)); /* "cexchage": no other use of a key has this place */
-    cod_store_u64(place + 8, who->run);
-    cod_store_u64(place + 16, who->model);
-    cod_store_u64(place + 24, who->group | (uint64_t)who->shard << 32);
-    cod_store_u64(place + 32, version);
-}
-
-static cod_status write_sealed(const file *t, const cod_untrusted_folder *folder, const char *name, uint64_t version,
-                               const unsigned char *data, size_t bytes)
-{
-    unsigned char place[40], seal[COD_SEAL_BYTES];
-    place_of(&t->writer.header.identity, version, place);
-    if (t->sealed)
-        cod_seal_make(&t->key, place, sizeof place, data, bytes, seal);
-    return cod_untrusted_file_write(folder, name, data, bytes, seal, t->sealed ? sizeof seal : 0);
-}
-
-static bool seal_fits(const file *t, const cod_slot_identity *who, uint64_t version, const unsigned char *data,
-                      size_t bytes)
-{
-    unsigned char place[40];
-    place_of(who, version, place);
-    return !t->sealed || cod_seal_check(&t->key, place, sizeof place, data, bytes, data + bytes);
-}
-
-static cod_status remove_unnamed(void *context, const cod_untrusted_folder *folder, const char *entry)
-{
-    const cod_slot_header *header = context;
-    const uint64_t version = version_of(entry);
-    return version != 0 && cod_slot_find(header, version) < 0 ? cod_untrusted_file_remove(folder, entry) : COD_OK;
-}
-
-cod_status file_remove_others(const cod_untrusted_folder *folder, const cod_slot_header *header)
-{
-    cod_slot_header named = *header;
-    return cod_untrusted_folder_visit(folder, remove_unnamed, &named);
-}
-
-static cod_status remove_temporary(void *context, const cod_untrusted_folder *folder, const char *entry)
-{
-    char name[FILE_NAME_BYTES] = FILE_HEADER_NAME;
-    const char *first = entry[0] == '.' ? entry + 1 : entry;
-    (void)context;
-    if (first[0] >= '0' && first[0] <= '9')
-        file_version_name(strtoull(first, NULL, 10), name);
-    return cod_file_is_temporary(entry, name) ? cod_untrusted_file_remove(folder, entry) : COD_OK;
-}
-
-cod_status file_clean(const cod_untrusted_folder *folder)
-{
-    return cod_untrusted_folder_visit(folder, remove_temporary, NULL);
-}
 
 cod_status file_write_header(file *t)
 {
@@ -102,11 +25,14 @@ cod_status file_write_header(file *t)
     unsigned char *bytes = malloc(t->window_bytes);
     COD_REQUIRE_MEMORY(bytes);
     memcpy(bytes, t->writer.memory, t->window_bytes);
+    cod_slot_stamp stamp = t->stamp;
+    stamp.written_ms = file_wall_ms();
+    cod_slot_stamp_header(bytes, &stamp);
     t->header_due = false;
     pthread_mutex_unlock(&t->mutex);
     cod_status status = file_open_shard(t, header.identity.group, header.identity.shard, COD_UNTRUSTED_CREATE, &folder);
-    COD_THEN(status, write_sealed(t, folder, FILE_HEADER_NAME, 0, bytes, t->window_bytes));
-    COD_THEN(status, file_remove_others(folder, &header));
+    COD_THEN(status, file_write_sealed(t, folder, FILE_HEADER_NAME, 0, bytes, t->window_bytes));
+    COD_THEN(status, file_remove_others(t, folder, &header));
     cod_untrusted_folder_close(folder);
     free(bytes);
     pthread_mutex_lock(&t->mutex);
@@ -123,7 +49,7 @@ static cod_status write_version(file *t)
     pthread_mutex_unlock(&t->mutex);
     file_version_name(p.version, name);
     cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_CREATE, &folder);
-    COD_THEN(status, write_sealed(t, folder, name, p.version, bytes, p.bytes));
+    COD_THEN(status, file_write_sealed(t, folder, name, p.version, bytes, p.bytes));
     cod_untrusted_folder_close(folder);
     pthread_mutex_lock(&t->mutex);
     if (status != COD_OK)
@@ -152,38 +78,18 @@ void file_note_outcome(file *t, cod_status status)
 
 static void store(file *t)
 {
+    file_look_for_usurper(t);
     const bool version = t->storing; /* one may come while the header is written */
-    file_note_outcome(t, version ? write_version(t) : file_write_header(t));
-    t->storing = t->storing && !version;
+    if (t->usurped) {
+        t->storing = t->header_due = false;
+    } else {
+        cod_status status = cod_slot_write_header(&t->writer);
+        COD_THEN(status, version ? write_version(t) : file_write_header(t));
+        file_note_outcome(t, status);
+        t->storing = t->storing && !version;
+    }
     t->hung = false;
     pthread_cond_broadcast(&t->changed);
-}
-
-/** Reads a header file. @param[out] out  [window_bytes] @return whether there is one that can be read now */
-static bool read_window(const file *t, const cod_slot_identity *who, unsigned char *out, file_damage *damage)
-{
-    void *data = NULL;
-    size_t bytes = 0;
-    cod_untrusted_folder *folder = NULL;
-    cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
-    if (folder != NULL)
-        COD_THEN(status,
-                 cod_untrusted_file_read(folder, FILE_HEADER_NAME, t->window_bytes + COD_SEAL_BYTES, &data, &bytes));
-    cod_untrusted_folder_close(folder);
-    *damage = FILE_SOUND;
-    if (status == COD_ERR_FORMAT)
-        *damage = FILE_DAMAGED;
-    else if (data != NULL && bytes == t->window_bytes + COD_SEAL_BYTES - file_sealed_bytes(t, 0))
-        *damage = FILE_UNSEALED;
-    else if (data != NULL && bytes != file_sealed_bytes(t, t->window_bytes))
-        *damage = FILE_DAMAGED;
-    else if (data != NULL && !seal_fits(t, who, 0, data, t->window_bytes))
-        *damage = FILE_UNSEALED;
-    const bool there = data != NULL && *damage == FILE_SOUND;
-    if (there)
-        memcpy(out, data, t->window_bytes);
-    free(data);
-    return there;
 }
 
 static void look(file *t, uint32_t group)
@@ -193,7 +99,7 @@ static void look(file *t, uint32_t group)
     const cod_slot_identity expected = who->expected;
     file_damage damage = FILE_SOUND;
     pthread_mutex_unlock(&t->mutex);
-    const bool there = window != NULL && read_window(t, &expected, window, &damage);
+    const bool there = window != NULL && file_read_window(t, &expected, window, &damage);
     pthread_mutex_lock(&t->mutex);
     who->asked = false;
     who->looked = true;
@@ -206,63 +112,6 @@ static void look(file *t, uint32_t group)
     }
 }
 
-cod_status file_check_window(const file *t, const unsigned char *window, file_damage damage,
-                             const cod_slot_identity *expected, cod_slot_header *header)
-{
-    bool torn = false;
-    if (damage == FILE_UNSEALED)
-        return cod_fail(COD_ERR_FORMAT,
-                        t->sealed ? "the header of group %u's shard %u has no seal of exchange.key_file"
-                                  : "the header of group %u's shard %u is sealed: give its "
-                                    "exchange.key_file here, too",
-                        expected->group, expected->shard);
-    if (damage == FILE_SOUND)
-        COD_TRY(cod_slot_read_header(window, expected, &t->layout, header, &torn));
-    if (damage != FILE_SOUND || torn) /* it was renamed whole: not torn, but bad */
-        return cod_fail(COD_ERR_FORMAT, "the header of group %u's shard %u is damaged", expected->group,
-                        expected->shard);
-    return COD_OK;
-}
-
-/** A publisher's newest version never falls, whatever becomes of its processes. */
-cod_status file_check_not_older(const cod_slot_header *header, uint64_t newest)
-{
-    if (header->newest >= newest)
-        return COD_OK;
-    return cod_fail(COD_ERR_FORMAT,
-                    "the header of group %u is older than one read before: its newest version was %llu, not %llu",
-                    header->identity.group, (unsigned long long)newest, (unsigned long long)header->newest);
-}
-
-static cod_status note_newest(void *context, const cod_untrusted_folder *folder, const char *entry)
-{
-    uint64_t *newest = context;
-    const uint64_t version = version_of(entry);
-    (void)folder;
-    *newest = version > *newest ? version : *newest;
-    return COD_OK;
-}
-
-uint64_t file_newest_left(const file *t)
-{
-    const cod_slot_identity *who = &t->writer.header.identity;
-    cod_slot_header header;
-    file_damage damage;
-    unsigned char *window = malloc(t->window_bytes);
-    const bool there = window != NULL && read_window(t, who, window, &damage) &&
-                       file_check_window(t, window, damage, who, &header) == COD_OK;
-    free(window);
-    if (!there) /* nothing, or another run's */
-        return 0;
-    uint64_t newest = header.newest;
-    cod_untrusted_folder *folder = NULL;
-    cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
-    if (folder != NULL)
-        COD_THEN(status, cod_untrusted_folder_visit(folder, note_newest, &newest));
-    cod_untrusted_folder_close(folder);
-    return newest;
-}
-
 /** Looks for the version in the header of its publisher. @param newest  of which that is known to have been there */
 static cod_status find_version(const file *t, const cod_slot_identity *expected, uint64_t version, uint64_t newest,
                                pull_phase *phase, cod_slot_entry *entry)
@@ -272,7 +121,7 @@ static cod_status find_version(const file *t, const cod_slot_identity *expected,
     unsigned char *window = malloc(t->window_bytes);
     COD_REQUIRE_MEMORY(window);
     *phase = PULL_ABSENT;
-    const bool there = read_window(t, expected, window, &damage);
+    const bool there = file_read_window(t, expected, window, &damage);
     const cod_status status =
         there || damage != FILE_SOUND ? file_check_window(t, window, damage, expected, &header) : COD_OK;
     free(window);
@@ -341,7 +190,7 @@ static cod_status read_version(file *t, file_pull *p, unsigned char *to, const c
     else
         status = read_pieces(t, p, to, from, said, ticket, all, phase);
     close(from);
-    if (status == COD_OK && *phase == PULL_HERE && !seal_fits(t, who, version, to, bytes))
+    if (status == COD_OK && *phase == PULL_HERE && !file_seal_fits(t, who, version, to, bytes))
         status = cod_fail(COD_ERR_FORMAT, "'%s' has no seal of exchange.key_file", said);
     return status;
 }
@@ -390,6 +239,77 @@ static uint32_t next_asked(const file *t)
     while (group < t->layout.groups && !t->publishers[group].asked)
         group++;
     return group;
+}
+
+/* Errands. */
+
+/**
+ * Removes all versions. The number of the newest stays, in a header without any: a process that is killed before it has
+ * published leaves to the next one what readers may hold.
+ */
+static cod_status empty(file *t, const cod_untrusted_folder *folder)
+{
+    cod_status status;
+    pthread_mutex_lock(&t->mutex);
+    if (t->left > 0) {
+        status = file_write_header(t);
+    } else {
+        status = cod_untrusted_file_remove(folder, FILE_HEADER_NAME);
+        COD_THEN(status, file_remove_others(t, folder, &t->writer.header));
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return status;
+}
+
+/** Removes what a killed process left in the own folder, and with `anew` all versions. */
+static cod_status clean_own(file *t, const cod_untrusted_folder *folder)
+{
+    cod_slot_stamp before;
+    COD_TRY(file_clean(t, folder));
+    t->left = t->writer.header.newest = file_newest_left(t, &before);
+    if (before.begun_ms >= t->stamp.begun_ms) /* by a clock that is ahead of this host's */
+        t->stamp.begun_ms = before.begun_ms + 1;
+    COD_TRY(cod_slot_write_header(&t->writer));
+    return t->anew ? empty(t, folder) : COD_OK;
+}
+
+/** Without seals, who may write here may teach. Said by one rank. */
+static void warn_of_rights(const file *t)
+{
+    struct stat info;
+    if (!t->sealed && t->writer.header.identity.shard == 0 && stat(t->folder, &info) == 0 &&
+        (info.st_mode & S_IWOTH) != 0)
+        cod_log_warn("'%s' may be written by every user of this machine (mode %04o), who could publish as any group: "
+                     "chmod o-w, or set exchange.key_file",
+                     t->folder, (unsigned)(info.st_mode & 07777));
+}
+
+cod_status file_prepare_folder(file *t)
+{
+    const cod_slot_identity who = t->writer.header.identity;
+    cod_untrusted_folder *folder = NULL;
+    COD_TRY(file_open_shard(t, who.group, who.shard, COD_UNTRUSTED_CREATE, &folder));
+    warn_of_rights(t);
+    const cod_status status = clean_own(t, folder);
+    cod_untrusted_folder_close(folder);
+    return status;
+}
+
+cod_status file_keep_what_is_there(file *t)
+{
+    cod_untrusted_folder *folder = NULL;
+    const cod_slot_identity *who = &t->resumed.identity;
+    COD_TRY(file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_CREATE, &folder));
+    for (uint32_t i = 0; i < t->layout.slots; i++) {
+        cod_slot_entry *entry = &t->resumed.entries[i];
+        char name[FILE_NAME_BYTES];
+        file_version_name(entry->version, name);
+        if (entry->version != 0 && (entry->version == t->last.version ||
+                                    !cod_untrusted_file_has(folder, name, file_sealed_bytes(t, entry->bytes))))
+            *entry = (cod_slot_entry){.sequence = entry->sequence & ~UINT64_C(1)};
+    }
+    cod_untrusted_folder_close(folder);
+    return COD_OK;
 }
 
 static void run_errand(file *t)

@@ -9,8 +9,8 @@
 /** "CDW5" and the header's format, in one word. */
 #define MAGIC UINT64_C(0x0000000535574443)
 
-/* Words of the header behind its checksum, in this order; the newest version and the entries follow. */
-enum { IDENTITY_AT = 16, NEWEST_AT = 120 };
+/* Words of the header behind its checksum, in this order; the stamp, the newest version and the entries follow. */
+enum { IDENTITY_AT = 16, STAMP_AT = 96, NEWEST_AT = 120 };
 
 static void store_header(const cod_slot_header *header, unsigned char out[COD_SLOT_HEADER_BYTES])
 {
@@ -110,19 +110,39 @@ cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t group, uint64_
     return writer->sync(writer->sync_context);
 }
 
+static bool is_intact(const unsigned char *bytes)
+{
+    return cod_load_u64(bytes) == cod_hash(bytes + 8, COD_SLOT_HEADER_BYTES - 8, 0);
+}
+
+void cod_slot_stamp_header(unsigned char *bytes, const cod_slot_stamp *stamp)
+{
+    cod_store_u64(bytes + STAMP_AT, stamp->life);
+    cod_store_u64(bytes + STAMP_AT + 8, stamp->begun_ms);
+    cod_store_u64(bytes + STAMP_AT + 16, stamp->written_ms);
+    cod_store_u64(bytes, cod_hash(bytes + 8, COD_SLOT_HEADER_BYTES - 8, 0));
+}
+
+bool cod_slot_read_stamp(const unsigned char *bytes, cod_slot_stamp *stamp)
+{
+    *stamp = (cod_slot_stamp){cod_load_u64(bytes + STAMP_AT), cod_load_u64(bytes + STAMP_AT + 8),
+                              cod_load_u64(bytes + STAMP_AT + 16)};
+    return is_intact(bytes) && cod_load_u64(bytes + 8) == MAGIC && stamp->begun_ms <= COD_SLOT_VERSION_MAX;
+}
+
 cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_identity *expected,
                                 const cod_slot_layout *layout, cod_slot_header *out, bool *torn)
 {
-    *torn = cod_load_u64(bytes) != cod_hash(bytes + 8, COD_SLOT_HEADER_BYTES - 8, 0);
+    *torn = !is_intact(bytes);
     if (*torn)
         return COD_OK;
     *out = (cod_slot_header){.identity = *expected, .layout = *layout};
-    /* What is expected, as bytes: everything before the newest version must equal it. */
+    /* What is expected, as bytes: everything before the stamp must equal it. */
     unsigned char wanted[COD_SLOT_HEADER_BYTES];
     store_header(out, wanted);
     if (memcmp(bytes + 8, wanted + 8, IDENTITY_AT - 8) != 0)
         return cod_fail(COD_ERR_FORMAT, "not a window of this format");
-    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, NEWEST_AT - IDENTITY_AT) != 0)
+    if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, STAMP_AT - IDENTITY_AT) != 0)
         return cod_fail(COD_ERR_FORMAT, "group %u publishes another run, model or exchange configuration",
                         expected->group);
     out->newest = cod_load_u64(bytes + NEWEST_AT);

@@ -84,6 +84,13 @@ typedef struct cod_slot_header {
     cod_slot_entry entries[COD_SLOT_MAX];
 } cod_slot_header;
 
+/** What a process says of itself in a header that outlives it, in files; zeros = it says nothing. */
+typedef struct cod_slot_stamp {
+    uint64_t life;       /**< of the process: another one has another */
+    uint64_t begun_ms;   /**< when it began, since 1970, and after all processes of its group whose headers it found */
+    uint64_t written_ms; /**< when the header was written */
+} cod_slot_stamp;
+
 /** Makes the window's writes so far visible before the later ones: MPI_Win_sync, or a fence between threads. */
 typedef cod_status (*cod_slot_sync)(void *context);
 
@@ -121,6 +128,11 @@ COD_MUST_CHECK cod_status cod_slot_acknowledge(cod_slot_writer *writer, uint32_t
  */
 COD_MUST_CHECK cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_identity *expected,
                                                const cod_slot_layout *layout, cod_slot_header *out, bool *torn);
+
+/** Puts a stamp into a header. @param[in,out] bytes  [COD_SLOT_HEADER_BYTES] as the writer made them */
+void cod_slot_stamp_header(unsigned char *bytes, const cod_slot_stamp *stamp);
+/** Reads the stamp of a header, of whatever run. @return whether it is an intact header */
+bool cod_slot_read_stamp(const unsigned char *bytes, cod_slot_stamp *stamp);
 
 /** Whether two headers are of one shard of one run, laid out alike. */
 bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b);

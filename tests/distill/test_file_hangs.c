@@ -61,7 +61,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *mute
     struct timespec now;
     if (!atomic_load(&stuck) && !atomic_load(&stuck_opening))
         return pthread_cond_wait(changed, mutex);
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     const double left_s = (double)(until->tv_sec - now.tv_sec) + 1e-9 * (double)(until->tv_nsec - now.tv_nsec);
     farthest_s = left_s > farthest_s ? left_s : farthest_s;
     return __real_pthread_cond_timedwait(changed, mutex, until);
