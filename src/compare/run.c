@@ -154,7 +154,8 @@ cod_status cod_compare_look_at(const cod_comparison *c, cod_compare_run *run)
                 "'%s/%s' is a run of another configuration (%s%s%s); remove it, or choose another name= or output=",
                 c->config.root.output, run->name, difference, tuned[0] != '\0' ? "; compare.tune chooses " : "", tuned);
     cod_compare_run_path(c, run, "summary.json", path);
-    run->state = cod_file_exists(path) ? COD_COMPARE_FINISHED : COD_COMPARE_MISSING;
+    run->state =
+        cod_file_bytes(path) > 0 ? COD_COMPARE_FINISHED : COD_COMPARE_MISSING; /* train makes an empty one again */
     return run->state == COD_COMPARE_FINISHED ? check_data(c, run) : COD_OK;
 }
 

@@ -31,7 +31,7 @@ COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t u
 COD_MUST_CHECK cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void **data, size_t *bytes);
 
 /**
- * Maps a regular file into memory, to be read.
+ * Reads a regular file into memory pages of its own, which may only be read.
  *
  * @param least     a shorter one fails with COD_ERR_FORMAT, as too short for a `what`
  * @param[out] data  new; munmap()

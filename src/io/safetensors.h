@@ -54,7 +54,7 @@ size_t cod_st_count(const cod_st_tensor *tensor);
 /** Converts F32, F64, F16 or BF16 to `out` [count] f32; other dtypes or another count are COD_ERR_FORMAT. */
 COD_MUST_CHECK cod_status cod_st_to_f32(const cod_st_tensor *tensor, float *out, size_t count);
 
-/** An open file, mapped into memory; every length, offset, overlap and dtype in it was checked. */
+/** An open file, read into memory; every length, offset, overlap and dtype in it was checked. */
 typedef struct cod_st_file cod_st_file;
 
 /** @param[out] file  new; cod_st_close(). @return COD_ERR_IO or, for a damaged or foreign file, COD_ERR_FORMAT; both

@@ -18,7 +18,7 @@ typedef struct cod_zip_entry {
     uint32_t crc; /**< as the archive says; cod_zip_check() */
 } cod_zip_entry;
 
-/** An open archive, mapped into memory; every length and offset in it was checked, and no two entries have one name. */
+/** An open archive, read into memory; every length and offset in it was checked, and no two entries have one name. */
 typedef struct cod_zip cod_zip;
 
 /**

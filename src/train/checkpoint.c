@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_PREFIX  "step-"
@@ -219,6 +220,32 @@ static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *
     return COD_OK;
 }
 
+static void step_path(char path[4096], const char *folder, int64_t step)
+{
+    snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+}
+
+/** Whether there is a step's folder that can be used; not a file, a link that leads nowhere or a folder of others. */
+static bool is_usable(const char *folder, int64_t step)
+{
+    char path[4096];
+    struct stat info;
+    step_path(path, folder, step);
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && access(path, R_OK | W_OK | X_OK) == 0;
+}
+
+/** Whether a part was not saved, or was removed. What is there but cannot be read is not absent. */
+static bool is_absent(const char *folder, int64_t step, const char *part)
+{
+    char path[4096];
+    struct stat info;
+    part_path(path, folder, step, part);
+    if (access(path, F_OK) == 0 || errno != ENOENT)
+        return false;
+    step_path(path, folder, step);
+    return stat(path, &info) == 0 || lstat(path, &info) != 0;
+}
+
 static bool is_sound(const char *folder, int64_t step, const char *part)
 {
     cod_st_file *file = NULL;
@@ -229,28 +256,42 @@ static bool is_sound(const char *folder, int64_t step, const char *part)
     return sound;
 }
 
-/** Whether all parts of a step exist, and where asked for are sound. */
-static bool is_complete(const char *folder, int64_t step, const char *const *parts, size_t count, bool sound)
+/** Whether all parts of a step were saved and are there. */
+static bool is_complete(const char *folder, int64_t step, const char *const *parts, size_t count)
 {
-    for (size_t p = 0; p < count; p++) {
-        char path[4096];
-        part_path(path, folder, step, parts[p]);
-        if (!cod_file_exists(path) || (sound && !is_sound(folder, step, parts[p])))
+    for (size_t p = 0; p < count; p++)
+        if (is_absent(folder, step, parts[p]))
             return false;
-    }
+    return true;
+}
+
+/** Whether all parts of a step can be used. */
+static bool are_sound(const char *folder, int64_t step, const char *const *parts, size_t count)
+{
+    for (size_t p = 0; p < count; p++)
+        if (!is_sound(folder, step, parts[p]))
+            return false;
     return true;
 }
 
 cod_status cod_checkpoint_newest(const char *folder, const char *const *parts, size_t part_count, int64_t before,
-                                 int64_t *step)
+                                 int64_t *step, size_t *damaged)
 {
     cod_arena arena = {0};
     cod_int_list all = {0};
+    size_t refused = 0;
     const cod_status status = all_steps(folder, &arena, &all);
     *step = -1;
-    for (size_t i = all.count; status == COD_OK && *step < 0 && i-- > 0;)
-        if (all.items[i] < before && is_complete(folder, all.items[i], parts, part_count, true))
+    for (size_t i = all.count; status == COD_OK && *step < 0 && i-- > 0;) {
+        if (all.items[i] >= before || !is_complete(folder, all.items[i], parts, part_count))
+            continue;
+        if (are_sound(folder, all.items[i], parts, part_count))
             *step = all.items[i];
+        else
+            refused++;
+    }
+    if (damaged != NULL)
+        *damaged = refused;
     cod_arena_clear(&arena);
     return status;
 }
@@ -263,9 +304,29 @@ cod_status cod_checkpoint_list(const char *folder, const char *const *parts, siz
     *steps = (cod_int_list){.items = cod_arena_alloc(arena, (all.count + 1) * sizeof(int64_t))};
     COD_REQUIRE_MEMORY(steps->items);
     for (size_t i = all.count; i-- > 0;)
-        if (is_complete(folder, all.items[i], parts, part_count, true))
+        if (is_complete(folder, all.items[i], parts, part_count) && are_sound(folder, all.items[i], parts, part_count))
             steps->items[steps->count++] = all.items[i];
     return COD_OK;
+}
+
+/** Renames what is where the run saves and is not its own: it may be somebody's, so it stays. */
+static cod_status set_aside(const char *path)
+{
+    enum { TRIES = 100 };
+    char aside[4096];
+    struct stat info;
+    const char *name = strrchr(path, '/') + 1;
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(aside, sizeof aside, "%.*sunusable-%d.%s", (int)(name - path), path, i, name);
+        if (lstat(aside, &info) == 0)
+            continue;
+        if (rename(path, aside) == 0)
+            cod_log_warn("'%s' is no part of a checkpoint; it is '%s' now", path, aside);
+        else if (errno != ENOENT) /* else another group's job was quicker */
+            return cod_fail(COD_ERR_IO, "cannot rename '%s', where checkpoints go: %s", path, strerror(errno));
+        return COD_OK;
+    }
+    return cod_fail(COD_ERR_IO, "'%s' is no part of a checkpoint: remove it", path);
 }
 
 /** Removes a part's file, and its folder once that is empty: the last part's owner does it. */
@@ -273,10 +334,13 @@ static cod_status remove_part(const char *folder, int64_t step, const char *part
 {
     char path[4096];
     part_path(path, folder, step, part);
-    if (!cod_file_exists(path))
+    struct stat info;
+    if (lstat(path, &info) != 0)
         return COD_OK;
+    if (S_ISDIR(info.st_mode))
+        return set_aside(path);
     COD_TRY(cod_file_remove(path));
-    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    step_path(path, folder, step);
     if (rmdir(path) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
         return cod_fail(COD_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
     return COD_OK;
@@ -293,7 +357,7 @@ cod_status cod_checkpoint_prune(const char *folder, const char *part, const char
         if (kept >= keep)
             status = remove_part(folder, all.items[i], part);
         else
-            kept += is_complete(folder, all.items[i], parts, part_count, false);
+            kept += is_usable(folder, all.items[i]) && is_complete(folder, all.items[i], parts, part_count);
     }
     cod_arena_clear(&arena);
     return status;
@@ -304,7 +368,7 @@ static cod_status remove_all_parts(const char *folder, int64_t step, cod_arena *
     static const char suffix[] = ".safetensors";
     char path[4096];
     cod_string_list names;
-    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    step_path(path, folder, step);
     COD_TRY(cod_folder_list(path, "", suffix, arena, &names));
     for (size_t i = 0; i < names.count; i++) {
         char part[256];
@@ -314,6 +378,15 @@ static cod_status remove_all_parts(const char *folder, int64_t step, cod_arena *
     return COD_OK;
 }
 
+static cod_status discard_step(const char *folder, const char *part, int64_t step, cod_arena *arena)
+{
+    char path[4096];
+    step_path(path, folder, step);
+    if (!is_usable(folder, step))
+        return set_aside(path);
+    return part != NULL ? remove_part(folder, step, part) : remove_all_parts(folder, step, arena);
+}
+
 cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t step)
 {
     cod_arena arena = {0};
@@ -321,8 +394,7 @@ cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t 
     cod_status status = all_steps(folder, &arena, &all);
     for (size_t i = 0; status == COD_OK && i < all.count; i++)
         if (all.items[i] > step)
-            status =
-                part != NULL ? remove_part(folder, all.items[i], part) : remove_all_parts(folder, all.items[i], &arena);
+            status = discard_step(folder, part, all.items[i], &arena);
     cod_arena_clear(&arena);
     return status;
 }
@@ -330,11 +402,13 @@ cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t 
 static cod_status clean_step(const char *folder, int64_t step, const char *part)
 {
     char path[4096];
+    if (!is_usable(folder, step))
+        return COD_OK;
     if (part != NULL) {
         part_path(path, folder, step, part);
         return cod_file_clean(path);
     }
-    snprintf(path, sizeof path, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    step_path(path, folder, step);
     const cod_status status = cod_folder_clean(path);
     rmdir(path); /* only when nothing is left in it */
     return status;

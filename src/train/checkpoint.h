@@ -48,12 +48,13 @@ COD_MUST_CHECK cod_status cod_checkpoint_whole(const cod_st_file *file, const ch
 
 /**
  * The newest step before `before` for which all of `parts` exist and are sound; a warning names each damaged file on
- * the way. Older steps are not read.
+ * the way, and what is in the place of a step's folder and cannot be read. Older steps are not read.
  *
- * @param[out] step  -1 = there is none
+ * @param[out] step     -1 = there is none
+ * @param[out] damaged  number of newer steps of which all parts were once saved, but cannot be used; may be NULL
  */
 COD_MUST_CHECK cod_status cod_checkpoint_newest(const char *folder, const char *const *parts, size_t part_count,
-                                                int64_t before, int64_t *step);
+                                                int64_t before, int64_t *step, size_t *damaged);
 
 /**
  * Steps below `folder` for which all of `parts` exist and are sound, newest first; a warning names each damaged file.
@@ -70,7 +71,10 @@ COD_MUST_CHECK cod_status cod_checkpoint_list(const char *folder, const char *co
 COD_MUST_CHECK cod_status cod_checkpoint_prune(const char *folder, const char *part, const char *const *parts,
                                                size_t part_count, int64_t keep);
 
-/** Removes a part's files (NULL = every part's) of the steps after `step`, for a run that resumes from `step`. */
+/**
+ * Removes a part's files (NULL = every part's) of the steps after `step`, for a run that resumes from `step`. What is
+ * in the place of such a step's folder but is no folder, or one that cannot be read, is renamed.
+ */
 COD_MUST_CHECK cod_status cod_checkpoint_discard(const char *folder, const char *part, int64_t step);
 
 /**

@@ -2,6 +2,7 @@
 #include "train/trainer_internal.h"
 
 #include "core/log.h"
+#include "io/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,27 @@ static cod_status compare_with_others(trainer *t)
     return COD_OK;
 }
 
+/** Refuses a config.yaml that says nothing: it would stand for the default of every option, and for no nonce. */
+static cod_status check_written(const trainer *t)
+{
+    enum { MOST = 1 << 24 };
+    char path[4096];
+    void *text = NULL;
+    size_t bytes;
+    path_in(t, "config.yaml", path);
+    if (!cod_file_exists(path) || (t->config->only_group < 0 && t->config->checkpoint.resume == COD_RESUME_NEVER))
+        return COD_OK;
+    COD_TRY(cod_file_read(path, MOST, &text, &bytes));
+    size_t blank = 0;
+    while (blank < bytes && strchr(" \t\r\n", ((char *)text)[blank]) != NULL) /* or a zero, as after a power cut */
+        blank++;
+    free(text);
+    return blank < bytes
+               ? COD_OK
+               : cod_fail(COD_ERR_FORMAT,
+                          "'%s' is empty: put a copy back, or remove it, which gives the run another nonce", path);
+}
+
 /** A job of all groups has the folder for itself; those of single groups share it, each with a lock on its group. */
 static cod_status lock_folder(trainer *t)
 {
@@ -62,6 +84,7 @@ static cod_status lock_folder(trainer *t)
     path_in(t, ".lock", path);
     if (only < 0) {
         COD_TRY(cod_file_lock_acquire(path, &t->lock));
+        COD_TRY(check_written(t));
         COD_TRY(cod_folder_clean(t->folder));
         return cod_checkpoint_clean(t->checkpoints, NULL);
     }
@@ -71,6 +94,7 @@ static cod_status lock_folder(trainer *t)
     const cod_status status = cod_file_lock_acquire(path, &t->group_lock);
     if (status != COD_OK)
         return cod_fail_prefix(status, "group %d is being trained by another job", only);
+    COD_TRY(check_written(t));
     COD_TRY(compare_with_others(t));
     return clean_group(t);
 }
@@ -150,13 +174,32 @@ static cod_status tell_finished(trainer *t)
     return COD_OK;
 }
 
+/** Whether summary.json was written to its end; says so if it was not. */
+static bool is_summarised(const trainer *t)
+{
+    enum { MOST = 1 << 26 };
+    char path[4096];
+    void *text = NULL;
+    size_t bytes;
+    cod_json_value *summary = NULL;
+    path_in(t, "summary.json", path);
+    if (!cod_file_exists(path))
+        return false;
+    cod_status status = cod_file_read(path, MOST, &text, &bytes);
+    COD_THEN(status, cod_json_parse(text, bytes, &summary));
+    const bool whole = status == COD_OK && cod_json_get(summary, "final_is") != NULL;
+    cod_json_free(summary);
+    free(text);
+    if (!whole)
+        cod_log_warn("'%s' is empty or damaged: it is made again", path);
+    return whole;
+}
+
 cod_status trainer_look_whether_finished(trainer *t)
 {
     const cod_train_context *context = &t->context;
     const bool first = cod_comm_rank(context->comm) == 0;
-    char path[4096];
-    path_in(t, "summary.json", path);
-    double open = context->step != context->steps || (first && !cod_file_exists(path));
+    double open = context->step != context->steps || (first && !is_summarised(t));
     COD_TRY(cod_group_reduce(cod_comm_world(context->comm), &open, 1, COD_REDUCE_MAX));
     t->finished_before = open == 0;
     return t->finished_before && first ? tell_finished(t) : COD_OK;

@@ -14,7 +14,7 @@ int64_t cod_train_last_checkpoint(const cod_run_config *config, int group, int64
     const char *checkpoints = folder != NULL ? cod_path_join(&arena, folder, "checkpoints") : NULL;
     int64_t found = -1;
     snprintf(part, sizeof part, "group-%d", group < 0 ? 0 : group);
-    if (checkpoints != NULL && cod_checkpoint_newest(checkpoints, parts, 1, before, &found) != COD_OK)
+    if (checkpoints != NULL && cod_checkpoint_newest(checkpoints, parts, 1, before, &found, NULL) != COD_OK)
         found = -1;
     cod_arena_clear(&arena);
     return found;

@@ -134,10 +134,16 @@ static cod_status find_newest(const trainer *t, int64_t *step)
 {
     cod_arena arena = {0};
     const char **parts;
-    size_t count;
+    size_t count, damaged = 0;
     cod_status status = list_parts(t, trainer_keeps_state(t), &arena, &parts, &count);
-    COD_THEN(status, cod_checkpoint_newest(t->checkpoints, parts, count, INT64_MAX, step));
+    COD_THEN(status, cod_checkpoint_newest(t->checkpoints, parts, count, INT64_MAX, step, &damaged));
     cod_arena_clear(&arena);
+    if (status == COD_OK && *step < 0 && damaged > 0) /* to begin anew would overwrite what may be saved yet */
+        return cod_fail(
+            COD_ERR_FORMAT,
+            "none of the checkpoints in '%s' can be used (%zu damaged): put a copy of one back, or give the "
+            "run another name; checkpoint.resume=never starts anew here and removes them",
+            t->checkpoints, damaged);
     return status;
 }
 
@@ -301,7 +307,7 @@ static cod_status check_other_groups(const trainer *t)
     static const char *const parts[] = {"group-0"};
     int64_t newest;
     cod_st_file *file = NULL;
-    COD_TRY(cod_checkpoint_newest(t->checkpoints, parts, 1, INT64_MAX, &newest));
+    COD_TRY(cod_checkpoint_newest(t->checkpoints, parts, 1, INT64_MAX, &newest, NULL));
     if (newest < 0)
         return COD_OK;
     cod_status status = cod_checkpoint_open(t->checkpoints, newest, parts[0], &file);

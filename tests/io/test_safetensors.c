@@ -5,10 +5,12 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static char path[256];
@@ -239,6 +241,36 @@ TEST(truncation_and_byte_flips_are_survived)
         free(copy);
         free(whole);
     }
+}
+
+/** Whether reads fail, as of a broken disk. */
+static bool broken;
+
+/* In place of the C library's, in this program. */
+ssize_t pread(int file, void *to, size_t bytes, off_t offset)
+{
+    if (broken) {
+        errno = EIO;
+        return -1;
+    }
+    return (ssize_t)syscall(SYS_pread64, file, to, bytes, offset);
+}
+
+/** A file is read before it is used: it may be cut meanwhile, or lie on storage that fails, and no signal comes. */
+TEST(storage_that_fails_is_an_error)
+{
+    static const float ones[1000] = {1, 1, 1};
+    const cod_st_tensor tensor = {.name = "a", .dtype = COD_ST_F32, .rank = 1, .shape = {1000}, .data = ones};
+    cod_st_file *file;
+    assert_ok(cod_st_write(path, &tensor, 1, NULL, 0));
+    broken = true;
+    const cod_status status = cod_st_open(path, &file);
+    broken = false;
+    assert_fails(COD_ERR_IO, "Input/output error", status);
+    assert_ok(cod_st_open(path, &file));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_memory_equal(cod_st_tensor_find(file, "a")->data, ones, sizeof ones);
+    cod_st_close(file);
 }
 
 TEST_GROUP(make_path, cod_test_folder_remove)

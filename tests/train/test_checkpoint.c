@@ -212,15 +212,15 @@ TEST_WITH(the_newest_is_found_without_reading_older_ones, set_up, cod_test_folde
         write_step(s, part);
     for (int64_t s = 10; s <= 40; s += 30)
         flip_byte(file_of(s, part), -1);
-    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, INT64_MAX, &step));
+    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, INT64_MAX, &step, NULL));
     assert_int_equal(step, 30);
     assert_non_null(strstr(warnings, "step-000000040"));
     assert_null(strstr(warnings, "step-000000010"));
-    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, 30, &step));
+    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, 30, &step, NULL));
     assert_int_equal(step, 20);
-    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, 20, &step));
+    assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, 20, &step, NULL));
     assert_int_equal(step, -1);
-    assert_ok(cod_checkpoint_newest(cod_test_at("absent"), &part, 1, INT64_MAX, &step));
+    assert_ok(cod_checkpoint_newest(cod_test_at("absent"), &part, 1, INT64_MAX, &step, NULL));
     assert_int_equal(step, -1);
 }
 
@@ -443,6 +443,58 @@ TEST_WITH(a_step_is_written_while_another_group_removes_its_folder, set_up, cod_
     assert_ok(cod_checkpoint_list(folder, &part, 1, &arena, &steps));
     assert_int_equal(steps.count, 40);
     cod_arena_clear(&arena);
+}
+
+static void make_file(const char *path)
+{
+    assert_ok(cod_file_write(path, "x", 1));
+}
+
+static void make_loop(const char *path)
+{
+    assert_int_equal(symlink(strrchr(path, '/') + 1, path), 0);
+}
+
+static void make_link_to_nowhere(const char *path)
+{
+    assert_int_equal(symlink("nowhere", path), 0);
+}
+
+static void make_folder_for_part(const char *path)
+{
+    assert_ok(cod_folder_create(path));
+    assert_ok(cod_folder_create(file_of(30, "group-0")));
+}
+
+static void make_fifo_for_part(const char *path)
+{
+    assert_ok(cod_folder_create(path));
+    assert_int_equal(mkfifo(file_of(30, "group-0"), 0600), 0);
+}
+
+/** It is named, the checkpoint before is used, and the run saves there again. */
+TEST_WITH(what_is_no_checkpoint_is_passed_over, set_up, cod_test_folder_remove)
+{
+    static void (*const kinds[])(const char *) = {make_file, make_loop, make_link_to_nowhere, make_folder_for_part,
+                                                  make_fifo_for_part};
+    const char *part = "group-0", *const parts[] = {"group-0", NULL};
+    for (size_t i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
+        int64_t step;
+        size_t damaged;
+        assert_int_equal(set_up(state), 0);
+        write_step(20, part);
+        kinds[i / 2](cod_test_at("step-000000030"));
+        assert_ok(cod_checkpoint_clean(cod_test_at(""), parts[i % 2]));
+        assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, INT64_MAX, &step, &damaged));
+        if (step != 20 || damaged != 1 || strstr(warnings, "step-000000030/group-0.safetensors") == NULL)
+            fail_msg("kind %zu: step %lld, %zu damaged, '%s'", i, (long long)step, damaged, warnings);
+        assert_ok(cod_checkpoint_discard(cod_test_at(""), parts[i % 2], 20));
+        write_step(30, part);
+        assert_ok(cod_checkpoint_newest(cod_test_at(""), &part, 1, INT64_MAX, &step, &damaged));
+        assert_true(step == 30 && damaged == 0);
+        assert_int_equal(cod_test_folder_remove(state), 0);
+    }
+    assert_int_equal(set_up(state), 0);
 }
 
 TEST_WITH(a_step_that_cannot_be_written_says_why, set_up, cod_test_folder_remove)
