@@ -2,11 +2,13 @@
 
 #include "comm/group.h"
 #include "comm/group_internal.h"
+#include "comm/shared_space.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { URGENT_PAUSE_US = 50 };
 
@@ -139,6 +141,9 @@ static cod_status join(cod_comm *comm)
         return cod_fail(COD_ERR_UNSUPPORTED, "%s does not offer MPI_THREAD_SERIALIZED", comm->library);
     COD_TRY(check_world(comm));
     COD_TRY(comm_find_nodes(comm));
+    char host[256] = "";
+    if (comm->node_rank == 0 && gethostname(host, sizeof host - 1) == 0)
+        cod_shared_space_sweep(COD_SHARED_SPACE, host);
     const int size = comm->size;
     return cod_group_create(comm, &size, 1, &comm->world);
 }

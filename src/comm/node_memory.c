@@ -1,6 +1,7 @@
 #include "comm/node_memory.h"
 
 #include "comm/comm_internal.h"
+#include "comm/shared_space.h"
 #include "core/memory.h"
 
 #include <stdlib.h>
@@ -70,8 +71,11 @@ cod_status cod_node_memory_create(cod_comm *comm, size_t bytes, cod_node_memory 
     COD_THEN(status, allocate_locked(memory, bytes));
     if (status != COD_OK) {
         /* MPI's part stays: freeing it is collective, and the others may not be here. */
+        const int ranks = memory->size;
         free(memory->parts);
         free(memory);
+        if (cod_shared_space_explain(status, COD_SHARED_SPACE, (double)bytes * ranks))
+            return cod_fail_prefix(status, "ranks of a node cannot share memory");
         return cod_fail_prefix(status,
                                "ranks of a node cannot share memory (Open MPI's component for it is osc/sm: with "
                                "--mca osc pt2pt,sm it is there beside pt2pt)");

@@ -1,6 +1,7 @@
 #include "comm/window_internal.h"
 
 #include "comm/group.h"
+#include "comm/shared_space.h"
 #include "core/memory.h"
 
 #include <math.h>
@@ -97,6 +98,16 @@ static cod_status allocate(cod_window *window, size_t bytes)
     return warm_up(window);
 }
 
+/** What the windows of this host's ranks take, where MPI shares them between these. */
+static double bytes_of_node(const cod_window *window)
+{
+    const cod_comm *comm = window->comm;
+    double bytes = 0;
+    for (int r = 0; window->bytes != NULL && r < comm->size; r++)
+        bytes += comm->node_of[r] == comm->node_of[comm->rank] ? (double)window->bytes[r] : 0;
+    return comm->node_size > 1 ? bytes : 0;
+}
+
 cod_status cod_window_create(cod_comm *comm, size_t bytes, const int *sources, size_t source_count, cod_window **out)
 {
     cod_window *window = calloc(1, sizeof *window);
@@ -114,9 +125,11 @@ cod_status cod_window_create(cod_comm *comm, size_t bytes, const int *sources, s
     cod_status status = made ? allocate(window, bytes) : cod_fail(COD_ERR_MEMORY, "out of memory");
     if (status != COD_OK) {
         /* MPI's part stays: freeing it is collective, and the others may not be here. */
+        const double bytes_here = bytes_of_node(window);
         window_free(window);
+        const bool small = status == COD_ERR_MPI && cod_shared_space_explain(status, COD_SHARED_SPACE, bytes_here);
         return cod_fail_prefix(status, "cannot make a window for one-sided gets%s",
-                               status == COD_ERR_MPI ? " (over TCP Open MPI 4 needs --mca osc pt2pt)" : "");
+                               status == COD_ERR_MPI && !small ? " (over TCP Open MPI 4 needs --mca osc pt2pt)" : "");
     }
     *out = window;
     return COD_OK;

@@ -234,7 +234,9 @@ static cod_status choose(cod_strategy *strategy, cod_train_context *context, con
     codistill *c = (codistill *)strategy;
     if (c->toward.count == 0)
         return COD_OK;
-    cod_teaching_choose(&c->teaching, context);
+    const bool due = cod_teaching_choose(&c->teaching, context);
+    if (due && c->teaching.count == 0)
+        c->stats.distill_weight = 0; /* of too old an age, say */
     if (c->teaching.count > 0)
         *program = c->inputs.kind == COD_DISTILL_INPUTS_BATCH ? PROGRAM_DISTILL : PROGRAM_TASK;
     return COD_OK;

@@ -27,7 +27,7 @@ typedef struct cod_peer {
     float *saved;                 /**< the teacher's values while a checkpoint is written */
     uint64_t version; /**< newest version of its fragments in the teacher; 0 = not all fragments have arrived */
     cod_teacher_age age;
-    double weight;                      /**< when it last taught */
+    double weight;                      /**< when it was last its turn; 0 = it did not teach */
     double teacher_loss, student_loss;  /**< on the mini-batch of the last measurement; NaN = never */
     cod_exchange_peer_counters earlier; /**< counters of earlier processes */
     double share; /**< weight in a merge, by samples per step: its ranks' share of all merged ranks; 0 = not merged */

@@ -89,22 +89,21 @@ void cod_teaching_begin(cod_teaching *teaching)
     teaching->measured = NULL;
 }
 
-void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context)
+bool cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context)
 {
     const cod_peers *peers = teaching->peers;
     const int64_t lesson = context->step / teaching->lesson_every;
     const int64_t turn = lesson / teaching->options->every * teaching->options->teachers_per_step;
     teaching->measured = to_measure(teaching, context);
     if (lesson % teaching->options->every != 0)
-        return;
+        return false;
     for (int i = 0; i < peers->count && teaching->count < teaching->options->teachers_per_step; i++) {
         cod_peer *p = &peers->items[(turn + i) % peers->count];
-        const double weight = weight_now(teaching, p, context);
-        if (weight == 0)
-            continue;
-        p->weight = weight;
-        teaching->chosen[teaching->count++] = p;
+        p->weight = weight_now(teaching, p, context);
+        if (p->weight > 0)
+            teaching->chosen[teaching->count++] = p;
     }
+    return true;
 }
 
 /** As cod_teacher_give() mixes the prediction. */

@@ -47,8 +47,10 @@ static inline bool cod_teaching_is_due(const cod_teaching *teaching, int64_t ste
 /**
  * Chooses the teachers of a step with a lesson, and their weights; none = teaching->count 0. The same on every rank of
  * the group. Turns and `every` count lessons.
+ *
+ * @return whether it is a lesson for which teachers are chosen, by `every`
  */
-void cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
+bool cod_teaching_choose(cod_teaching *teaching, const cod_train_context *context);
 
 /**
  * Predicts the context's input into the student's target input, and writes the prediction's a_g into its own input. The

@@ -84,7 +84,7 @@ typedef struct cod_peer_stats {
     uint64_t pulled, rejected, lost; /**< versions */
     uint64_t pulled_bytes;
     double bytes_per_s; /**< of pulls, on the group's first rank; NaN before the first */
-    double weight;      /**< weight when it last taught */
+    double weight;      /**< weight when it was last its turn; 0 = it is too old, or burn-in is not over */
     /** Task losses of the teacher and of the student on the mini-batch of the last measurement; NaN = never. */
     double teacher_loss, student_loss;
 } cod_peer_stats;

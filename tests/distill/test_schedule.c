@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "distill/schedule.h"
+#include "distill/teaching.h"
 
 #include <math.h>
 
@@ -86,6 +87,33 @@ TEST(a_returning_peer_ramps_in)
     assert_true(before == 0.5);
     cod_teacher_age_renew(&age, &exchange, gone + 2 * RAMP, gone + 2 * RAMP);
     assert_true(weight(&age, gone + 2 * RAMP) == 0.5);
+}
+
+/** What metrics show of a teacher that has grown too old is 0, and not what it had when it last taught. */
+TEST(a_teacher_past_its_age_is_shown_without_weight)
+{
+    enum { PEERS = 2 };
+    cod_peer items[PEERS] = {{.version = 1, .age = {.step = 1000, .since = 500, .age_s = NAN}},
+                             {.version = 1, .age = {.step = 5000, .since = 500, .age_s = NAN}}};
+    cod_peer *chosen[PEERS];
+    cod_distill_options every_other = distill;
+    cod_peers peers = {.items = items, .count = PEERS, .options = &exchange};
+    cod_teaching teaching = {
+        .options = &every_other, .peers = &peers, .off_step = -1, .lesson_every = 1, .chosen = chosen};
+    cod_train_session session = {0};
+    cod_train_context context = {.session = &session, .step = 1001};
+    session.recipe.sets[0].schedule = (cod_schedule){.rate = 1};
+    every_other.teachers_per_step = PEERS;
+    every_other.every = 2;
+    assert_false(cod_teaching_choose(&teaching, &context));
+    context.step = 1002;
+    assert_true(cod_teaching_choose(&teaching, &context));
+    assert_true(teaching.count == PEERS && items[0].weight == 0.5 && items[1].weight == 0.5);
+    context.step = 5000;
+    teaching.count = 0;
+    assert_true(cod_teaching_choose(&teaching, &context));
+    assert_true(teaching.count == 1 && chosen[0] == &items[1]);
+    assert_true(items[0].weight == 0 && items[1].weight == 0.5);
 }
 
 TEST(the_weight_falls_with_the_learning_rate)
