@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,7 +266,7 @@ static cod_status end_processes(pipeline *p, cod_status status)
 /** Gives the result its name. */
 static cod_status commit(const pipeline *p)
 {
-    const int file = open(p->temporary, O_RDONLY | O_CLOEXEC);
+    const int file = open(p->temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     const bool done =
         file >= 0 && lseek(file, 0, SEEK_END) > 0 && fsync(file) == 0 && rename(p->temporary, p->job->output) == 0;
     const int reason = errno;
@@ -274,15 +275,27 @@ static cod_status commit(const pipeline *p)
     return done ? COD_OK : cod_fail(COD_ERR_IO, "%s: cannot write: %s", p->job->output, strerror(reason));
 }
 
-/** "folder/.name.PID-0.tmp" beside the result, as io/file.h names what it removes after a crash. */
-static cod_status name_temporary(pipeline *p)
+/**
+ * Makes "folder/.name.PID-N.tmp" beside the result, as io/file.h names what it removes after a crash. N is drawn: the
+ * encoder follows what has the name, so nobody else may have put a link there before.
+ */
+static cod_status make_temporary(pipeline *p)
 {
     const char *output = p->job->output, *slash = strrchr(output, '/');
     const size_t folder = slash != NULL ? (size_t)(slash - output) + 1 : 0, room = strlen(output) + 64;
+    uint64_t drawn;
+    COD_TRY(cod_file_clean(output));
+    if (getentropy(&drawn, sizeof drawn) != 0)
+        return cod_fail(COD_ERR_IO, "the system gives no random bytes");
     p->temporary = malloc(room);
     COD_REQUIRE_MEMORY(p->temporary);
-    snprintf(p->temporary, room, "%.*s.%s.%ld-0.tmp", (int)folder, output, output + folder, (long)getpid());
-    return cod_file_clean(output);
+    snprintf(p->temporary, room, "%.*s.%s.%ld-%llu.tmp", (int)folder, output, output + folder, (long)getpid(),
+             (unsigned long long)drawn);
+    const int file = open(p->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file < 0)
+        return cod_fail(COD_ERR_IO, "%s: cannot write: %s", output, strerror(errno));
+    close(file);
+    return COD_OK;
 }
 
 static cod_status run_pipeline(pipeline *p)
@@ -293,8 +306,8 @@ static cod_status run_pipeline(pipeline *p)
                      p->clip.bright ? "high dynamic range and are tone-mapped to" : "converted to");
     if (p->clip.transparent)
         cod_log_warn("%s: its transparency is lost: videos are written without", p->job->input);
-    COD_TRY(name_temporary(p));
     snprintf(p->result->rate, sizeof p->result->rate, "%s", p->clip.rate);
+    COD_TRY(make_temporary(p));
     cod_status status = start_decoder(p);
     COD_THEN(status, run_frames(p));
     status = end_processes(p, status);

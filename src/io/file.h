@@ -39,8 +39,8 @@ void cod_file_writer_abort(cod_file_writer *writer);
 typedef struct cod_file_log cod_file_log;
 
 /**
- * Opens or creates a log. If a crash left an incomplete last line, it is cut off. @param[out] log new;
- * cod_file_log_close()
+ * Opens or creates a log. If a crash left an incomplete last line, it is cut off. A link, a FIFO and a file of another
+ * user, unless that owns the folder, are refused. @param[out] log new; cod_file_log_close()
  */
 COD_MUST_CHECK cod_status cod_file_log_open(const char *path, cod_file_log **log);
 /** Appends `line` and a newline, wholly or, when it fails, not at all. */

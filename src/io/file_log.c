@@ -47,10 +47,10 @@ cod_status cod_file_log_open(const char *path, cod_file_log **out)
     COD_IO_CALL("open", path);
     cod_file_log *log = malloc(sizeof *log);
     COD_REQUIRE_MEMORY(log);
-    *log = (cod_file_log){.file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666), .path = strdup(path)};
-    cod_status status = log->file < 0       ? cod_fail_system("open", path)
-                        : log->path == NULL ? cod_fail(COD_ERR_MEMORY, "out of memory")
-                                            : cut_torn_line(log);
+    *log = (cod_file_log){.file = -1, .path = strdup(path)};
+    cod_status status = log->path != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    COD_THEN(status, cod_io_open_own(path, O_RDWR | O_APPEND, &log->file));
+    COD_THEN(status, cut_torn_line(log));
     if (status != COD_OK) {
         cod_file_log_close(log);
         return status;

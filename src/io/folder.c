@@ -23,6 +23,43 @@ int cod_io_open_above(const char *path)
     return folder;
 }
 
+/** Whether a file that is to be written belongs to those who may decide what is in it. */
+static cod_status check_own(int file, const char *path)
+{
+    struct stat info, above;
+    if (fstat(file, &info) != 0)
+        return cod_fail_system("examine", path);
+    if (S_ISCHR(info.st_mode))
+        return COD_OK;
+    if (!S_ISREG(info.st_mode))
+        return cod_fail(COD_ERR_IO, "cannot write '%s': it is no regular file", path);
+    if (info.st_uid == geteuid())
+        return COD_OK;
+    const int folder = cod_io_open_above(path);
+    const bool by_owner = folder >= 0 && fstat(folder, &above) == 0 && above.st_uid == info.st_uid;
+    if (folder >= 0)
+        close(folder);
+    return by_owner ? COD_OK
+                    : cod_fail(COD_ERR_IO, "cannot write '%s': it belongs to another user (number %lu)", path,
+                               (unsigned long)info.st_uid);
+}
+
+cod_status cod_io_open_own(const char *path, int flags, int *file)
+{
+    /* Without O_NONBLOCK a FIFO would be waited for. */
+    *file = open(path, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*file < 0 && errno == ELOOP)
+        return cod_fail(COD_ERR_IO, "cannot write '%s': it is a link, and none is followed here", path);
+    if (*file < 0)
+        return cod_fail_system("open", path);
+    const cod_status status = check_own(*file, path);
+    if (status != COD_OK) {
+        close(*file);
+        *file = -1;
+    }
+    return status;
+}
+
 cod_status cod_io_flush_folder(int folder, const char *path)
 {
     COD_IO_CALL("flush the folder of", path);

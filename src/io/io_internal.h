@@ -24,6 +24,15 @@ void cod_io_call_end(const char *const *verb);
 #define COD_IO_CALL(verb, path)                                                                                        \
     __attribute__((cleanup(cod_io_call_end))) const char *const noted_call = cod_io_call_begin(verb, path)
 
+/**
+ * Opens or creates a file of the run for writing, as in a folder that others may write: no link is followed, and a
+ * regular file must belong to this user or to the folder's owner. Devices may be written.
+ *
+ * @param flags     O_RDWR or O_WRONLY, with O_APPEND
+ * @param[out] file a descriptor for close()
+ */
+COD_MUST_CHECK cod_status cod_io_open_own(const char *path, int flags, int *file);
+
 /** Makes room for `more` bytes behind `used` in a buffer of malloc. */
 COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t used, size_t more);
 

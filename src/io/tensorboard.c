@@ -99,14 +99,19 @@ static cod_proto start_event(int64_t step)
 
 static cod_status create_file(cod_tensorboard *board, const char *folder)
 {
+    enum { TRIES = 100 };
     static atomic_uint counter;
     char host[128] = "";
     gethostname(host, sizeof host - 1);
-    const int length = snprintf(board->path, sizeof board->path, "%s/events.out.tfevents.%010lld.%s.%ld.%u", folder,
-                                (long long)time(NULL), host, (long)getpid(), atomic_fetch_add(&counter, 1));
-    COD_REQUIRE(length > 0 && (size_t)length < sizeof board->path, "the path of '%s' is too long", folder);
-    COD_IO_CALL("create", board->path);
-    board->file = open(board->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    for (int i = 0; i < TRIES && board->file < 0; i++) {
+        const int length = snprintf(board->path, sizeof board->path, "%s/events.out.tfevents.%010lld.%s.%ld.%u", folder,
+                                    (long long)time(NULL), host, (long)getpid(), atomic_fetch_add(&counter, 1));
+        COD_REQUIRE(length > 0 && (size_t)length < sizeof board->path, "the path of '%s' is too long", folder);
+        COD_IO_CALL("create", board->path);
+        board->file = open(board->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (board->file < 0 && errno != EEXIST)
+            break;
+    }
     return board->file < 0 ? cod_fail_system("create", board->path) : COD_OK;
 }
 

@@ -3,10 +3,12 @@
 #include "io/json.h"
 #include "io_internal.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,6 +59,20 @@ static void write_metadata(cod_trace_file *trace, const char *separator, const c
     write_object(trace, separator, &json);
 }
 
+static cod_status create_file(cod_trace_file *trace)
+{
+    int file;
+    COD_TRY(cod_io_open_own(trace->path, O_WRONLY, &file));
+    struct stat info;
+    const bool emptied = fstat(file, &info) == 0 && (!S_ISREG(info.st_mode) || ftruncate(file, 0) == 0);
+    trace->file = emptied ? fdopen(file, "w") : NULL;
+    if (trace->file != NULL)
+        return COD_OK;
+    const cod_status status = cod_fail_system("create", trace->path);
+    close(file);
+    return status;
+}
+
 cod_status cod_trace_file_open(const char *path, int rank, const char *name, uint64_t events_max, cod_trace_file **out)
 {
     *out = NULL;
@@ -69,9 +85,8 @@ cod_status cod_trace_file_open(const char *path, int rank, const char *name, uin
     trace->rank = rank;
     trace->events_max = events_max;
     trace->path = strdup(path);
-    trace->file = fopen(path, "we");
-    if (trace->path == NULL || trace->file == NULL) {
-        const cod_status status = cod_fail_system("create", path);
+    cod_status status = trace->path != NULL ? create_file(trace) : cod_fail(COD_ERR_MEMORY, "out of memory");
+    if (status != COD_OK) {
         trace_free(trace);
         return status;
     }

@@ -19,6 +19,15 @@ struct cod_metrics {
 
 enum { METRICS_BYTES_MAX = 1 << 30 };
 
+/** Refuses, before it is read, what could not be appended to: a link, a FIFO, another user's file. */
+static cod_status check_log(const char *path)
+{
+    cod_file_log *log = NULL;
+    const cod_status status = cod_file_log_open(path, &log);
+    cod_file_log_close(log);
+    return status;
+}
+
 /**
  * Rewrites a file of lines without those behind `from_step` or without a step.
  * @param[out] last_step  of the lines kept; -1 = none
@@ -30,6 +39,7 @@ static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t 
     *last_step = -1;
     if (!cod_file_exists(path))
         return COD_OK;
+    COD_TRY(check_log(path));
     COD_TRY(cod_file_read(path, METRICS_BYTES_MAX, &data, &bytes));
     char *const text = data;
     size_t kept = 0;

@@ -197,6 +197,37 @@ TEST(logs_lose_torn_lines_only)
     free(text);
 }
 
+/** As where others may write in the folder: nothing of theirs, or outside of it, is cut or written to. */
+TEST(what_is_not_the_users_own_is_no_log)
+{
+    cod_file_log *log = NULL;
+    assert_ok(cod_file_write(at("victim"), "torn line of a stranger", 23));
+    assert_ok(cod_file_remove(at("log")));
+    assert_int_equal(symlink("victim", at("log")), 0);
+    assert_fails(COD_ERR_IO, "log': it is a link", cod_file_log_open(at("log"), &log));
+    assert_content(at("victim"), "torn line of a stranger");
+    assert_int_equal(unlink(at("log")), 0);
+    assert_int_equal(symlink("nowhere", at("log")), 0);
+    assert_fails(COD_ERR_IO, "log': it is a link", cod_file_log_open(at("log"), &log));
+    assert_false(cod_file_exists(at("nowhere")));
+    assert_int_equal(unlink(at("log")), 0);
+    assert_int_equal(mkfifo(at("log"), 0600), 0);
+    assert_fails(COD_ERR_IO, "log': it is no regular file", cod_file_log_open(at("log"), &log));
+    assert_int_equal(unlink(at("log")), 0);
+    if (chown(at("victim"), 65534, 65534) != 0) /* only root may */
+        skip();
+    assert_fails(COD_ERR_IO, "victim': it belongs to another user (number 65534)",
+                 cod_file_log_open(at("victim"), &log));
+    assert_content(at("victim"), "torn line of a stranger");
+    /* Who owns the folder may have anything written to what is there anyway. */
+    assert_ok(cod_folder_create(at("theirs")));
+    assert_int_equal(rename(at("victim"), at("theirs/log")), 0);
+    assert_int_equal(chown(at("theirs"), 65534, 65534), 0);
+    assert_ok(cod_file_log_open(at("theirs/log"), &log));
+    cod_file_log_close(log);
+    assert_content(at("theirs/log"), "");
+}
+
 TEST(a_lock_keeps_others_out_until_its_process_ends)
 {
     cod_file_lock *lock = NULL, *second = NULL;

@@ -287,7 +287,11 @@ TEST(traces_of_many_threads_are_valid_json)
     }
     unlink(path);
     cod_trace_file *trace = NULL;
-    assert_fails(COD_ERR_IO, "cannot create '/nowhere/t'", cod_trace_file_open("/nowhere/t", 0, "x", 0, &trace));
+    assert_fails(COD_ERR_IO, "cannot open '/nowhere/t'", cod_trace_file_open("/nowhere/t", 0, "x", 0, &trace));
+    assert_ok(cod_file_write(cod_test_at("victim"), "mine", 4));
+    assert_int_equal(symlink("victim", cod_test_at("link")), 0);
+    assert_fails(COD_ERR_IO, "it is a link", cod_trace_file_open(cod_test_at("link"), 0, "x", 0, &trace));
+    assert_int_equal(cod_file_bytes(cod_test_at("victim")), 4);
     assert_ok(cod_trace_file_open("/dev/full", 0, "x", 0, &trace));
     assert_fails(COD_ERR_IO, "cannot write '/dev/full': No space left", cod_trace_file_close(trace));
 }

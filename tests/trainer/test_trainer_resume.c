@@ -200,7 +200,7 @@ TEST_IN_FOLDER(a_truncated_file_is_passed_over)
     expect_equal("whole", "run", 8, parts_of_two, 3);
     for (int64_t step = 2; step <= 8; step += 2)
         assert_int_equal(truncate(path_of("run", step, "group-0"), 1000), 0);
-    job_assert_agreed_failure(job_run(&must), 2, -1, COD_ERR_ARGUMENT, "there is no checkpoint to resume from");
+    job_assert_agreed_failure(job_run(&must), 2, -1, COD_ERR_FORMAT, "can be used (4 damaged): put a copy of one back");
 }
 
 /* NaN. */
