@@ -17,26 +17,3 @@ cod_status cod_io_reserve(void **data, size_t *capacity, size_t used, size_t mor
     *capacity = grown;
     return COD_OK;
 }
-
-size_t cod_io_utf8_length(const char *text, size_t bytes)
-{
-    const unsigned char *c = (const unsigned char *)text;
-    if (bytes == 0)
-        return 0;
-    if (c[0] < 0x80)
-        return 1;
-    const size_t length = c[0] >= 0xC2 && c[0] < 0xE0   ? 2
-                          : c[0] >= 0xE0 && c[0] < 0xF0 ? 3
-                          : c[0] >= 0xF0 && c[0] < 0xF5 ? 4
-                                                        : 0;
-    if (length == 0 || length > bytes)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((c[i] & 0xC0) != 0x80)
-            return 0;
-    /* Overlong forms, surrogates and what lies past U+10FFFF. */
-    if ((c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xED && c[1] >= 0xA0) || (c[0] == 0xF0 && c[1] < 0x90) ||
-        (c[0] == 0xF4 && c[1] >= 0x90))
-        return 0;
-    return length;
-}

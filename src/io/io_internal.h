@@ -69,7 +69,4 @@ COD_MUST_CHECK cod_status cod_io_flush_folder(int folder, const char *path);
 /** The same of the folder that holds `path`. */
 COD_MUST_CHECK cod_status cod_io_flush_above(const char *path);
 
-/** Length of the UTF-8 character at `text`, of which `bytes` remain; 0 when it is none. */
-size_t cod_io_utf8_length(const char *text, size_t bytes);
-
 #endif

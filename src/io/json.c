@@ -2,6 +2,8 @@
 
 #include "io_internal.h"
 
+#include "core/shown.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +36,7 @@ static void put_quoted(cod_json *json, const char *text)
     size_t rest = strlen(text);
     put(json, "\"", 1);
     while (rest > 0 && json->status == COD_OK) {
-        const size_t length = cod_io_utf8_length(text, rest);
+        const size_t length = cod_utf8_length(text, rest);
         const unsigned char c = (unsigned char)*text;
         if (length == 0) {
             put(json, "\xEF\xBF\xBD", 3);

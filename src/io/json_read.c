@@ -2,6 +2,8 @@
 
 #include "io_internal.h"
 
+#include "core/shown.h"
+
 #include <cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ static cod_status scan(const char *text, size_t bytes)
     int depth = 0;
     bool quoted = false;
     for (size_t i = 0; i < bytes;) {
-        const size_t length = cod_io_utf8_length(text + i, bytes - i);
+        const size_t length = cod_utf8_length(text + i, bytes - i);
         const char c = text[i];
         if (length == 0 || c == '\0' || (quoted && (unsigned char)c < 0x20))
             return cod_fail(COD_ERR_FORMAT, "JSON: byte %zu is no valid text", i);
