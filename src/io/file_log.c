@@ -66,20 +66,25 @@ cod_status cod_file_log_line(cod_file_log *log, const char *line)
     if (fstat(log->file, &before) != 0)
         return cod_fail_system("examine", log->path);
     const size_t length = strlen(line);
-    struct iovec parts[2] = {{.iov_base = (char *)(uintptr_t)line, .iov_len = length},
-                             {.iov_base = "\n", .iov_len = 1}};
-    ssize_t put = 0;
-    do
-        put = writev(log->file, parts, 2);
-    while (put < 0 && errno == EINTR);
-    if (put == (ssize_t)length + 1)
+    size_t put = 0;
+    ssize_t more = 0;
+    do { /* a disk or a limit that is reached says so when the rest is written */
+        const size_t of_line = put < length ? put : length;
+        struct iovec parts[2] = {{.iov_base = (char *)(uintptr_t)line + of_line, .iov_len = length - of_line},
+                                 {.iov_base = "\n", .iov_len = 1}};
+        more = writev(log->file, parts, 2);
+        put += more > 0 ? (size_t)more : 0;
+    } while (put <= length && (more > 0 || (more < 0 && errno == EINTR)));
+    if (put > length)
         return COD_OK;
-    /* A part was written: the disk is full. Take it back, so that every line stays whole. */
-    const bool cut = put <= 0 || !S_ISREG(before.st_mode) || ftruncate(log->file, before.st_size) == 0;
-    if (put >= 0)
+    if (more == 0)
         errno = ENOSPC;
+    const int reason = errno;
+    /* Take back what was written, so that every line stays whole. */
+    const bool cut = put == 0 || !S_ISREG(before.st_mode) || ftruncate(log->file, before.st_size) == 0;
     if (!cut)
         cod_log_warn("'%s' now ends in half a line", log->path);
+    errno = reason;
     return cod_fail_system("append to", log->path);
 }
 

@@ -1,5 +1,6 @@
 #include "train/metrics.h"
 
+#include "core/log.h"
 #include "core/whole.h"
 #include "io/file.h"
 #include "io/tensorboard.h"
@@ -15,6 +16,7 @@ struct cod_metrics {
     cod_file_log *log, *events;
     char events_path[4096];
     cod_tensorboard *board;
+    const atomic_int *stop_signal; /**< may be NULL */
 };
 
 enum { METRICS_BYTES_MAX = 1 << 30 };
@@ -235,6 +237,20 @@ static cod_status show(cod_tensorboard *board, const cod_metrics_line *line, con
     return show_peers(board, line);
 }
 
+void cod_metrics_set_stop_signal(cod_metrics *metrics, const atomic_int *stop_signal)
+{
+    metrics->stop_signal = stop_signal;
+}
+
+/** Takes the failure to write a line for a loss of that line alone if the run was asked to end: it comes to its end. */
+static cod_status forgive(const cod_metrics *metrics, cod_status status)
+{
+    if (status != COD_ERR_IO || metrics->stop_signal == NULL || *metrics->stop_signal == 0)
+        return status;
+    cod_log_warn("the run is asked to end and goes on to its checkpoint without a line: %s", cod_error_message());
+    return COD_OK;
+}
+
 cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
 {
     number_list list = {calloc(FIXED_NUMBERS + COD_TASK_MAX_FIGURES + line->more_count, sizeof *list.items), 0};
@@ -244,7 +260,7 @@ cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line)
     if (metrics->board != NULL)
         COD_THEN(status, show(metrics->board, line, &list));
     free(list.items);
-    return status;
+    return forgive(metrics, status);
 }
 
 cod_status cod_metrics_read_last(const char *folder, int group, cod_json_value **line)
@@ -285,7 +301,7 @@ cod_status cod_metrics_event(cod_metrics *metrics, int64_t step, const cod_train
     COD_TRY(cod_json_end(&json, &text));
     const cod_status status = cod_file_log_line(metrics->events, text);
     free(text);
-    return status;
+    return forgive(metrics, status);
 }
 
 cod_status cod_train_tell(const cod_train_context *context, const cod_train_event *event)

@@ -8,6 +8,8 @@
 
 #include "train/task.h"
 
+#include <stdatomic.h>
+
 typedef struct cod_metrics_number {
     char key[64];
     double value;
@@ -42,6 +44,9 @@ typedef struct cod_metrics_line {
  */
 COD_MUST_CHECK cod_status cod_metrics_open(const char *folder, int group, int64_t from_step, bool tensorboard,
                                            cod_metrics **out);
+/** A run that is asked to end loses a line that cannot be written, and goes on to its checkpoint. @param stop_signal
+ * borrowed; as in cod_train_request */
+void cod_metrics_set_stop_signal(cod_metrics *metrics, const atomic_int *stop_signal);
 /** Step of the last line in the file; -1 = none. */
 int64_t cod_metrics_last_step(const cod_metrics *metrics);
 COD_MUST_CHECK cod_status cod_metrics_write(cod_metrics *metrics, const cod_metrics_line *line);

@@ -319,6 +319,8 @@ cod_status trainer_set_up(trainer *t)
     if (t->leader)
         COD_THEN(status, cod_metrics_open(t->folder, cod_group_index(t->group), context->step,
                                           t->config->log.tensorboard, &t->metrics));
+    if (status == COD_OK && t->leader)
+        cod_metrics_set_stop_signal(t->metrics, t->request->stop_signal);
     context->metrics = t->metrics;
     if (t->leader)
         COD_THEN(status, trainer_data_write(&t->data));

@@ -37,7 +37,8 @@ typedef struct cod_train_request {
     const char *version;           /**< of the program, for summary.json */
     /**
      * Ends the process and does not return. Called by a separate thread when the run was asked to end but this rank
-     * waits for a file that does not answer (checkpoint.write_timeout_s). NULL = the run keeps waiting.
+     * waits for a file that does not answer (checkpoint.write_timeout_s), or has not done a step a few seconds later.
+     * NULL = the run keeps waiting.
      *
      * @param why  a failure whose message is the calling thread's cod_error_message()
      */

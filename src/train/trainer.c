@@ -158,6 +158,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
     bool stop = false, late = false;
     while (t->context.step < t->context.steps && !stop) {
         COD_TRY(one_step(t, &stop));
+        trainer_watchdog_note_step(t->watchdog);
         COD_TRY(after_step(t));
     }
     COD_TRY(drain(t, &late));
@@ -179,6 +180,8 @@ static cod_status run(trainer *t, cod_train_ending *ending)
     t->measures.start_s = cod_clock_s();
     trainer_watchdog_note_start(t->watchdog, t->context.step);
     *ending = COD_TRAIN_FINISHED;
+    if (t->finished_before || t->context.step == t->context.steps)
+        trainer_watchdog_note_step(t->watchdog);
     if (!t->finished_before)
         COD_TRY(step_loop(t, ending));
     if (!t->finished_before && *ending == COD_TRAIN_FINISHED)

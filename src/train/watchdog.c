@@ -11,6 +11,8 @@
 #include <time.h>
 
 enum { LOOK_MS = 100 };
+/** How long a run that is asked to end may go on with its set-up and its first step: nothing is lost with these. */
+static const double SET_UP_S = 5;
 /** In place of a checkpoint's step. */
 enum { NOT_KNOWN = -1 };
 
@@ -22,6 +24,7 @@ struct trainer_watchdog {
     pthread_mutex_t mutex; /**< of what follows */
     pthread_cond_t ended;
     bool ends;
+    bool steps;        /**< one is done, or there are none to do */
     double end_s;      /**< by cod_clock_s(): when train.max_time is over */
     int64_t last_good; /**< checkpoint; 0 = none yet */
 };
@@ -85,6 +88,19 @@ static void end_run(trainer_watchdog *w, const cod_file_wait *wait, double waite
             waited_s, wait->verb, wait->path, good));
 }
 
+/** Ends a run that was asked to end, but does not come to its first step. */
+static void end_set_up(trainer_watchdog *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    const bool steps = w->steps;
+    pthread_mutex_unlock(&w->mutex);
+    if (!steps)
+        w->request->give_up(w->request->give_up_context,
+                            cod_fail(COD_ERR_INTERRUPTED,
+                                     "the run was asked to end while it was being set up, and has "
+                                     "ended before its first step was done; checkpoints are as they were"));
+}
+
 static void *look_on(void *context)
 {
     trainer_watchdog *w = context;
@@ -106,6 +122,8 @@ static void *look_on(void *context)
         }
         if (hangs && now - asked_s >= w->patience_s && w->request->give_up != NULL)
             end_run(w, &wait, now - wait.since_s);
+        else if (now - asked_s >= SET_UP_S && w->request->give_up != NULL)
+            end_set_up(w);
     }
     return NULL;
 }
@@ -162,6 +180,13 @@ void trainer_watchdog_note_start(trainer_watchdog *w, int64_t step)
     pthread_mutex_lock(&w->mutex);
     w->end_s = max_time_s > 0 ? cod_clock_s() + max_time_s : INFINITY;
     w->last_good = step;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void trainer_watchdog_note_step(trainer_watchdog *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->steps = true;
     pthread_mutex_unlock(&w->mutex);
 }
 
