@@ -2,10 +2,14 @@
 #include "tools/cmd.h"
 
 #include "compare/compare.h"
+#include "core/shown.h"
 #include "report/report.h"
 #include "tools/arguments.h"
 #include "tools/display.h"
+#include "tools/news.h"
+#include "tools/stop.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -29,41 +33,52 @@ static const char help[] =
     "                     single_long, with as many times the steps as there are groups\n"
     "  --seeds LIST       replaces compare.seeds, such as 1,2,3\n";
 
-static volatile sig_atomic_t child, asked, in_laboratory;
+static volatile sig_atomic_t child, in_laboratory;
 
 /** To the run under way, except what the terminal has told it already; the laboratory knows one signal only. */
-static void pass_on(int signal, siginfo_t *info, void *context)
+static void pass_on(int signal, bool by_terminal)
 {
-    (void)context;
-    asked = 1;
-    if (child > 0 && info->si_code <= 0)
+    if (child > 0 && !by_terminal)
         kill((pid_t)child, in_laboratory ? SIGTERM : signal);
-}
-
-static void catch_signals(void)
-{
-    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
-    for (size_t i = 0; i < 3; i++)
-        sigaction(signals[i], &(struct sigaction){.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO}, NULL);
 }
 
 static bool is_asked(void *context)
 {
     (void)context;
-    return asked != 0;
+    return *cod_stop_signal() != 0;
 }
 
 /** Shows a line that the process says, and keeps what it gives as the reason of a failure. */
-static void on_line(void *message, char *line)
+static void on_line(void *message, const char *bytes, size_t count)
 {
     static const char *const marks[] = {"codistill: ", "netlab: error: "};
+    char line[4 * COD_NEWS_MOST_LINE + 1];
+    cod_news news;
+    const size_t before = cod_news_find(cod_news_token(), bytes, count, &news);
+    if (news.kind == COD_NEWS_LINE) {
+        cod_show(news.text, news.bytes, false, line, sizeof line);
+        cod_display_group(news.number, line);
+    }
+    if (news.kind != 0 && before == 0)
+        return;
+    cod_show(bytes, before, false, line, sizeof line);
     for (size_t i = 0; i < 2; i++)
         if (strncmp(line, marks[i], strlen(marks[i])) == 0)
-            snprintf(message, COD_COMPARE_MESSAGE, "%s", line + strlen(marks[i]));
-    if (line[0] != COD_DISPLAY_MARK)
-        cod_display_line(line);
-    else if (line[1] == 'S')
-        cod_display_news(line + 1);
+            snprintf(message, COD_COMPARE_MESSAGE, "%.*s", COD_COMPARE_MESSAGE - 1, line + strlen(marks[i]));
+    cod_display_line(line);
+}
+
+/** Shows what the process says until nobody can say anything any more; closes `from`. */
+static void show_words(int from, char *message)
+{
+    cod_lines lines = {0};
+    char data[4096];
+    ssize_t got;
+    while ((got = read(from, data, sizeof data)) > 0 || (got < 0 && errno == EINTR))
+        if (got > 0)
+            cod_lines_add(&lines, data, (size_t)got, on_line, message);
+    cod_lines_end(&lines, on_line, message);
+    close(from);
 }
 
 /** Hands signals on to it. */
@@ -71,21 +86,20 @@ static int run_process(void *context, const char *const *args, bool laboratory, 
 {
     (void)context;
     in_laboratory = laboratory;
-    sigset_t signals, before;
+    sigset_t all, before;
     int state = 0, ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -1;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &signals, &before); /* none may come while it is not known whom to hand it to */
+    cod_news_listen();
+    setenv(COD_DISPLAY_VARIABLE, cod_display_shows_groups() ? "terminal" : "plain", 1);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* none may come while it is not known whom to hand it to */
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
+        cod_stop_release(); /* what comes before the program is there ends it: nothing is lost yet */
         sigprocmask(SIG_SETMASK, &before, NULL);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         dup2(ends[1], STDERR_FILENO);
-        setenv(COD_DISPLAY_VARIABLE, cod_display_shows_groups() ? "terminal" : "plain", 1);
         if (getppid() == parent)
             execv(args[0], (char *const *)(uintptr_t)args);
         _exit(127);
@@ -94,7 +108,7 @@ static int run_process(void *context, const char *const *args, bool laboratory, 
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     if (pid > 0) {
-        cod_display_read(ends[0], on_line, message);
+        show_words(ends[0], message);
         cod_display_close();
     } else {
         close(ends[0]);
@@ -132,7 +146,6 @@ static cod_status write_part(const cod_comparison *c)
 
 static cod_status train_and_tell(cod_comparison *c)
 {
-    catch_signals();
     const cod_status status = cod_comparison_train(c);
     if (status == COD_ERR_INTERRUPTED)
         return write_part(c);
@@ -155,6 +168,8 @@ static cod_status compare(const cod_compare_arguments *arguments)
 int cod_cmd_compare(int argc, char **argv)
 {
     cod_config_arguments config;
+    cod_stop_catch();
+    cod_stop_on_request(pass_on);
     cod_compare_arguments arguments = {.strategies = "", .seeds = ""};
     const cod_argument own[] = {{.name = "strategies", .text = &arguments.strategies},
                                 {.name = "seeds", .text = &arguments.seeds}};

@@ -8,12 +8,14 @@
 #include "tools/display.h"
 #include "tools/launch.h"
 #include "tools/launcher.h"
+#include "tools/stop.h"
 #include "train/train.h"
 
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -30,16 +32,11 @@ static const char help[] =
     "The run's folder, OUTPUT/NAME, contains config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
     "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json. Recipes with\n"
     "a discriminator also write discriminator.GROUP.safetensors.\n"
-    "On SIGINT, SIGTERM or SIGUSR1 the run saves a checkpoint and ends; the same command resumes it. The command\n"
-    "leaves a finished run as it is. If you started mpirun yourself, send SIGUSR1 to it: on SIGTERM and SIGINT,\n"
-    "mpirun kills its ranks after one second.\n";
-
-static atomic_int stop_signal;
-
-static void ask_to_stop(int signal)
-{
-    stop_signal = signal;
-}
+    "On SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ the run saves a checkpoint and ends; the\n"
+    "same command resumes it. A job of which a rank does not answer is killed within ten seconds; a second SIGINT or\n"
+    "SIGTERM, a second later, kills a job at once. If nobody reads standard error any more, training goes on. The\n"
+    "command leaves a finished run as it is. If you started mpirun yourself, send SIGUSR1 to it: on SIGTERM and\n"
+    "SIGINT, mpirun kills its ranks after one second.\n";
 
 /** Where a group's lines go beside the terminal, and what they go on showing. */
 typedef struct progress_log {
@@ -126,9 +123,10 @@ static cod_status load(const train_arguments *arguments, bool to_train, cod_run_
 static bool sleep_in_peace(int ms)
 {
     enum { SLICE_MS = 10 };
-    for (stop_signal = 0; ms > 0 && stop_signal == 0; ms -= SLICE_MS)
+    const int before = cod_stop_count(SIGTERM);
+    for (; ms > 0 && cod_stop_count(SIGTERM) == before; ms -= SLICE_MS)
         usleep(1000u * SLICE_MS);
-    return stop_signal == 0;
+    return cod_stop_count(SIGTERM) == before;
 }
 
 /**
@@ -196,16 +194,13 @@ static int train_joined(const train_arguments *arguments)
         return cod_comm_finalize(comm) == COD_OK ? (int)code : COD_EXIT_FAILED;
     }
     cod_comm_configure(comm, &config.cluster);
-    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
-    for (size_t i = 0; i < 3; i++)
-        sigaction(signals[i], &(struct sigaction){.sa_handler = ask_to_stop, .sa_flags = SA_RESTART}, NULL);
     progress_log log = {.folder = cod_run_config_folder(&config), .loss = NAN, .quality = NAN};
     const cod_train_request request = {.config = &config,
                                        .comm = comm,
                                        .report = print_progress,
                                        .report_context = &log,
                                        .between_s = cod_display_shows_groups() ? 0.5 : 0,
-                                       .stop_signal = &stop_signal,
+                                       .stop_signal = cod_stop_signal(),
                                        .version = cod_version,
                                        .give_up = give_up,
                                        .give_up_context = comm};
@@ -226,18 +221,17 @@ static int train_joined(const train_arguments *arguments)
     return COD_EXIT_OK;
 }
 
-/** Starts the ranks. Where one was killed nobody is left who could say so. */
+/** Starts the ranks. Where one was killed, or none was started, nobody else can say so. */
 static int train_launched(const cod_run_config *config, int ranks, int argc, char **argv)
 {
     cod_launch_ending ending;
     cod_launch(config, ranks, argc, argv, &ending);
-    if (ending.killed[0] != '\0') {
+    if (ending.why[0] != '\0' && ending.has_begun) {
         char good[80];
-        cod_train_describe_checkpoint(config, cod_run_config_group_of_rank(config, ending.killed_rank), INT64_MAX,
-                                      good);
-        return cod_cmd_failed(cod_fail(COD_ERR_PEER, "%s; %s", ending.killed, good));
+        cod_train_describe_checkpoint(config, cod_run_config_group_of_rank(config, ending.rank), INT64_MAX, good);
+        return cod_cmd_failed(cod_fail(COD_ERR_PEER, "%s; %s", ending.why, good));
     }
-    return ending.code;
+    return ending.why[0] != '\0' ? cod_cmd_failed(cod_fail(COD_ERR_PEER, "%s", ending.why)) : ending.code;
 }
 
 static int train_parsed(int argc, char **argv, const train_arguments *arguments)
@@ -245,6 +239,11 @@ static int train_parsed(int argc, char **argv, const train_arguments *arguments)
     cod_display_open();
     if (cod_comm_launched_ranks() > 0)
         return train_joined(arguments);
+    if (getenv(COD_LAUNCHER_VARIABLE) != NULL) /* or it would start itself again and again */
+        return cod_cmd_failed(cod_fail(COD_ERR_UNSUPPORTED,
+                                       "'%s' has started this program, but not as a rank of an MPI job: COD_MPIEXEC "
+                                       "must name the launcher of the MPI that this program was built with",
+                                       cod_launcher_program()));
     cod_run_config config;
     const cod_status status = load(arguments, false, &config);
     if (status != COD_OK)
@@ -260,6 +259,7 @@ int cod_cmd_train(int argc, char **argv)
 {
     bool resume = false;
     const char *group = NULL;
+    cod_stop_catch();
     train_arguments arguments = {.group = -1};
     cod_config_arguments *config = &arguments.config;
     const cod_argument own[] = {{.name = "resume", .flag = &resume}, {.name = "group", .text = &group}};

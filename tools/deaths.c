@@ -1,6 +1,8 @@
 #include "tools/deaths.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +92,16 @@ int cod_deaths_first(const cod_deaths *deaths, int told)
     if (known < told || epoll_wait(deaths->order, &closed, 1, 0) != 1)
         return -1;
     return deaths->ranks[closed.data.fd];
+}
+
+void cod_deaths_kill(cod_deaths *deaths)
+{
+    take_connections(deaths);
+    for (int i = 0; i < deaths->count; i++) {
+        struct pollfd connection = {.fd = deaths->connections[i], .events = POLLRDHUP};
+        if (poll(&connection, 1, 0) == 0) /* open: its process is the one that connected */
+            kill(deaths->pids[i], SIGKILL);
+    }
 }
 
 void cod_deaths_close(cod_deaths *deaths)

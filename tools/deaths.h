@@ -22,6 +22,8 @@ void cod_deaths_join(void);
 void cod_deaths_note(cod_deaths *deaths, int rank, int pid);
 /** The rank that died first; -1 where that is not known, as some of `told` ranks are on another node. */
 int cod_deaths_first(const cod_deaths *deaths, int told);
+/** Kills the ranks on this node that are still there. */
+void cod_deaths_kill(cod_deaths *deaths);
 void cod_deaths_close(cod_deaths *deaths);
 
 #endif

@@ -1,5 +1,8 @@
 #include "tools/display.h"
 
+#include "core/shown.h"
+#include "tools/news.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { MAX_GROUPS = 64, MAX_LINE = 256 };
+enum { MAX_GROUPS = 64, MAX_LINE = 256, LONGEST = 4 * COD_NEWS_MOST_LINE + 512 };
 #define UP              "\033[A"
 #define CLEAR_TO_BOTTOM "\033[J"
 
@@ -22,7 +25,7 @@ static struct display {
 void cod_display_open(void)
 {
     const char *reader = getenv(COD_DISPLAY_VARIABLE);
-    if (reader != NULL)
+    if (reader != NULL && cod_news_open())
         display.kind = strcmp(reader, "terminal") == 0 ? READ_GROUPS : READ_PLAIN;
     else
         display.kind = isatty(STDERR_FILENO) ? TERMINAL : PLAIN;
@@ -31,11 +34,6 @@ void cod_display_open(void)
 bool cod_display_shows_groups(void)
 {
     return display.kind == READ_GROUPS || display.kind == TERMINAL;
-}
-
-bool cod_display_is_read(void)
-{
-    return display.kind == READ_GROUPS || display.kind == READ_PLAIN;
 }
 
 static void erase(FILE *out)
@@ -90,8 +88,10 @@ static void redraw(const char *line)
     free(text);
 }
 
-void cod_display_line(const char *line)
+void cod_display_line(const char *text)
 {
+    char line[LONGEST];
+    cod_show(text, strlen(text), true, line, sizeof line);
     pthread_mutex_lock(&display.mutex);
     if (display.kind == TERMINAL)
         redraw(line);
@@ -106,7 +106,7 @@ void cod_display_group(int group, const char *line)
         return;
     pthread_mutex_lock(&display.mutex);
     if (display.kind == READ_GROUPS) {
-        fprintf(stderr, "%cS%d %s\n", COD_DISPLAY_MARK, group, line);
+        cod_news_send(COD_NEWS_LINE, group, line);
     } else if (display.kind == TERMINAL) {
         if (group < MAX_GROUPS)
             snprintf(display.lines[group], MAX_LINE, "%s", line);
@@ -114,28 +114,6 @@ void cod_display_group(int group, const char *line)
         redraw(NULL);
     }
     pthread_mutex_unlock(&display.mutex);
-}
-
-void cod_display_news(const char *news)
-{
-    char *end = NULL;
-    const long group = strtol(news + 1, &end, 10);
-    cod_display_group((int)group, *end == ' ' ? end + 1 : end);
-}
-
-void cod_display_read(int from, void (*on_line)(void *context, char *line), void *context)
-{
-    FILE *in = fdopen(from, "r");
-    char *line = NULL;
-    size_t capacity = 0;
-    for (ssize_t length; in != NULL && (length = getline(&line, &capacity, in)) > 0;) {
-        if (line[length - 1] == '\n')
-            line[length - 1] = '\0';
-        on_line(context, line);
-    }
-    free(line);
-    if (in != NULL)
-        fclose(in);
 }
 
 void cod_display_close(void)

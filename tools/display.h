@@ -5,15 +5,13 @@
  * line.
  *
  * A rank that `codistill train` started itself does not see the terminal: its lines go through mpirun to the process
- * that does. There, lines that begin with COD_DISPLAY_MARK are no text but news for that process: "S<group> <text>" is
- * a group's new line, "X<code>" the first rank's exit code.
+ * that does, and groups' lines as news (tools/news.h).
  */
 #ifndef COD_TOOLS_DISPLAY_H
 #define COD_TOOLS_DISPLAY_H
 
 #include <stdbool.h>
 
-#define COD_DISPLAY_MARK '\x1e'
 /**
  * Environment of ranks whose standard error is read by `codistill`: "plain", or "terminal" where groups' lines are
  * wanted.
@@ -24,17 +22,14 @@
 void cod_display_open(void);
 /** Whether groups' lines are shown. */
 bool cod_display_shows_groups(void);
-/** Whether the process at the other end of standard error understands marked lines. */
-bool cod_display_is_read(void);
 
-/** Prints a line of text; `line` has no newline at its end. Any thread. */
-void cod_display_line(const char *line);
+/**
+ * Prints a line of text, control characters but newlines as "\xNN" (core/shown.h); `text` has no newline at its end.
+ * Any thread.
+ */
+void cod_display_line(const char *text);
 /** Replaces a group's line. */
 void cod_display_group(int group, const char *line);
-/** The same from news of a rank, "S<group> <text>". */
-void cod_display_news(const char *news);
-/** Reads the lines of ranks, which come without their newlines, until the last writer is gone; closes `from`. */
-void cod_display_read(int from, void (*on_line)(void *context, char *line), void *context);
 /** Leaves the groups' lines as they are and goes below them. */
 void cod_display_close(void);
 

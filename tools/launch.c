@@ -1,12 +1,17 @@
 #include "tools/launch.h"
 
+#include "core/trace.h"
 #include "tools/cmd.h"
 #include "tools/deaths.h"
 #include "tools/display.h"
 #include "tools/launcher.h"
+#include "tools/news.h"
+#include "tools/relay.h"
+#include "tools/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,32 +21,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_TOLD = COD_DEATHS_MOST }; /**< ranks whose process ids are kept */
+enum { POLL_MS = 50 };
+/** Seconds; a job that does not answer is ended within ten. */
+static const double REPEAT_S = 0.5, EARLY_S = 1, ANSWER_S = 5, KILL_S = 2, DRAIN_S = 5, START_S = 120;
 
-/** What has been read of a job's standard error. */
-typedef struct relay {
-    FILE *held; /**< mpirun's own messages: between rules of dashes, and what it says about them */
-    char *held_text;
-    size_t held_bytes;
-    bool in_banner, spoken; /**< a rank has said why the job fails */
-    int code;               /**< that the first rank told, or -1 */
-    int pids[MOST_TOLD];    /**< of ranks, as they told; else 0 */
-    int told;               /**< ranks that did */
+/** Why the launching process has ended its job itself. */
+typedef enum end_reason { NOT_ENDED, PRESSED, DEAF, ASKED_EARLY, NEVER_BEGUN } end_reason;
+
+typedef struct job {
+    pid_t pid; /**< of mpirun */
+    int from;  /**< its standard error; -1 = closed by all who wrote there */
+    int ranks;
     cod_deaths *deaths;
-} relay;
-
-static volatile sig_atomic_t child, asked;
-
-/**
- * mpirun answers SIGTERM and SIGINT by killing its ranks, after a sleep that it also keeps after every abort; SIGUSR1
- * it only hands on, and ranks save and end. Who asks twice does not want to wait.
- */
-static void pass_on(int signal)
-{
-    const int known = asked++ == 0 || signal == SIGUSR1 ? SIGUSR1 : SIGTERM;
-    if (child > 0)
-        kill((pid_t)child, known);
-}
+    cod_relay relay;
+    cod_lines lines;
+    double start_s, patience_s; /**< when it was started, and how long the first word of a rank may take */
+    double asked_s, told_s;     /**< when it was asked to end, and when that was last handed on; 0 = never */
+    double terminated_s;        /**< when mpirun was sent SIGTERM; 0 = never */
+    double gone_s;              /**< when mpirun was seen to have ended; 0 = it has not */
+    int state;                  /**< as waitpid() has it */
+    end_reason reason;
+    int deaf; /**< a rank that did not answer */
+} job;
 
 /** In the child: away from the terminal's Ctrl-C, which is for the parent to hand on, and gone when the parent is. */
 static void detach(pid_t parent, int out)
@@ -53,114 +54,37 @@ static void detach(pid_t parent, int out)
     if (null >= 0)
         dup2(null, STDIN_FILENO);
     setpgid(0, 0);
+    cod_stop_release();
+    signal(SIGUSR1, SIG_DFL); /* by it ranks are asked, though the user may have it ignored */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(COD_EXIT_FAILED);
 }
 
+static atomic_int own_rank;
+
+static void answer(int signal, bool by_terminal)
+{
+    (void)signal;
+    (void)by_terminal;
+    cod_news_send_asked(own_rank);
+}
+
 void cod_launch_tell_rank(int rank)
 {
-    if (!cod_display_is_read() || rank >= MOST_TOLD)
+    char pid[16];
+    if (!cod_news_are_read() || rank >= COD_RELAY_MOST)
         return;
     cod_deaths_join();
-    fprintf(stderr, "%cP%d %d\n", COD_DISPLAY_MARK, rank, (int)getpid());
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    cod_news_send(COD_NEWS_BEGUN, rank, pid);
+    own_rank = rank;
+    cod_stop_on_request(answer);
 }
 
 void cod_launch_tell_exit_code(int code)
 {
-    if (cod_display_is_read())
-        fprintf(stderr, "%cX%d\n", COD_DISPLAY_MARK, code);
-}
-
-static bool starts_with(const char *line, const char *start)
-{
-    return strncmp(line, start, strlen(start)) == 0;
-}
-
-static bool is_rule(const char *line)
-{
-    enum { SHORTEST = 60 };
-    const size_t length = strspn(line, line[0] == '=' ? "=" : "-");
-    return length >= SHORTEST && line[length] == '\0';
-}
-
-/**
- * Whether it is one of the lines that launchers write outside of their banners: Open MPI's "[host:pid] 1 more process
- * has sent help message …"; Hydra's "[mpiexec@host] …", and what follows its banner; MPICH's word on an abort.
- */
-static bool is_about_banners(const char *line)
-{
-    static const char *const hydra[] = {"[mpiexec@",
-                                        "[proxy:",
-                                        "Abort(",
-                                        "YOUR APPLICATION TERMINATED WITH THE EXIT ",
-                                        "This typically refers to a problem with your app",
-                                        "Please see the FAQ page for "};
-    for (size_t i = 0; i < sizeof hydra / sizeof hydra[0]; i++)
-        if (starts_with(line, hydra[i]))
-            return true;
-    return line[0] == '[' && (strstr(line, "sent help message") || strstr(line, "orte_base_help_aggregate") ||
-                              strstr(line, "show_help.c"));
-}
-
-/**
- * The launcher's word on a rank that a signal ended; Open MPI 5 breaks its lines. Hydra knows the process only, and may
- * name one that it killed itself when another had died.
- */
-static void read_death(const relay *r, const char *text, cod_launch_ending *ending)
-{
-    static const char open_mpi[] = "noticed that process rank ", hydra[] = "=   PID ", hydra_signal[] = "(signal ";
-    const char *at = strstr(text, open_mpi);
-    int rank = -1, pid, signal;
-    char node[64];
-    if (at != NULL && sscanf(at + sizeof open_mpi - 1, "%d with PID %d on node %63s exited on signal %d", &rank, &pid,
-                             node, &signal) != 4)
-        rank = -1;
-    at = at == NULL ? strstr(text, hydra) : NULL;
-    if (at != NULL && sscanf(at + sizeof hydra - 1, "%d RUNNING AT %63s", &pid, node) == 2 &&
-        (at = strstr(at, hydra_signal)) != NULL && sscanf(at + sizeof hydra_signal - 1, "%d", &signal) == 1) {
-        rank = cod_deaths_first(r->deaths, r->told);
-        for (int i = 0; rank < 0 && i < MOST_TOLD; i++)
-            rank = r->pids[i] == pid ? i : rank;
-    }
-    if (rank < 0)
-        return;
-    ending->killed_rank = rank;
-    snprintf(ending->killed, sizeof ending->killed, "rank %d on %s was killed by signal %d (%s)", rank, node, signal,
-             strsignal(signal));
-}
-
-/** "RANK PID" of a rank that has begun. */
-static void note_rank(relay *r, const char *text)
-{
-    int rank, pid;
-    if (sscanf(text, "%d %d", &rank, &pid) != 2 || rank < 0 || rank >= MOST_TOLD)
-        return;
-    r->told += r->pids[rank] == 0;
-    r->pids[rank] = pid;
-    cod_deaths_note(r->deaths, rank, pid);
-}
-
-static void on_line(void *context, char *line)
-{
-    relay *r = context;
-    if (line[0] == COD_DISPLAY_MARK && line[1] == 'S') {
-        cod_display_news(line + 1);
-    } else if (line[0] == COD_DISPLAY_MARK && line[1] == 'X') {
-        r->code = (int)strtol(line + 2, NULL, 10);
-    } else if (line[0] == COD_DISPLAY_MARK && line[1] == 'P') {
-        note_rank(r, line + 2);
-    } else if (is_rule(line) || is_about_banners(line)) {
-        r->in_banner = r->in_banner != is_rule(line);
-        fprintf(r->held, "%s\n", line);
-    } else if (r->in_banner && !starts_with(line, "codistill: ") && !starts_with(line, "group ")) {
-        fprintf(r->held, "%s\n", line);
-    } else if (r->spoken && starts_with(line, "codistill: ")) {
-        fprintf(r->held, "%s\n", line); /* the same from another rank: it had not heard of the end yet */
-    } else {
-        r->spoken = r->spoken || starts_with(line, "codistill: ");
-        cod_display_line(line);
-    }
+    cod_news_send(COD_NEWS_CODE, code, NULL);
 }
 
 /** Starts `args`; its standard error can be read from *from. @return the child, or -1 */
@@ -169,6 +93,7 @@ static pid_t start(char **args, int *from)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -1;
+    cod_news_listen();
     cod_launcher_set_environment();
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
@@ -185,41 +110,148 @@ static pid_t start(char **args, int *from)
     return pid;
 }
 
-/** Shows the job's lines until it ends; what mpirun said of it only where nobody else has. */
-static void follow(pid_t pid, int from, cod_deaths *deaths, cod_launch_ending *ending)
+/** Reads what has come; waits a little where nothing has. */
+static void read_some(job *j)
 {
-    relay r = {.code = -1, .deaths = deaths};
-    int state = 0;
-    child = pid;
-    const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
-    for (size_t i = 0; i < 3; i++)
-        sigaction(signals[i], &(struct sigaction){.sa_handler = pass_on, .sa_flags = SA_RESTART}, NULL);
-    r.held = open_memstream(&r.held_text, &r.held_bytes);
-    if (r.held != NULL)
-        cod_display_read(from, on_line, &r);
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
-        ;
-    cod_display_close();
-    if (r.held != NULL) {
-        fclose(r.held);
-        read_death(&r, r.held_text, ending);
+    char data[4096];
+    struct pollfd ready = {.fd = j->from, .events = POLLIN};
+    if (poll(&ready, j->from >= 0, POLL_MS) <= 0 || ready.revents == 0)
+        return;
+    const ssize_t got = read(j->from, data, sizeof data);
+    if (got > 0) {
+        cod_lines_add(&j->lines, data, (size_t)got, cod_relay_line, &j->relay);
+    } else if (got == 0 || errno != EINTR) {
+        close(j->from);
+        j->from = -1;
     }
-    if (WIFSIGNALED(state) && ending->killed_rank < 0)
-        snprintf(ending->killed, sizeof ending->killed, "mpirun was killed by signal %d (%s)", WTERMSIG(state),
-                 strsignal(WTERMSIG(state)));
-    if (r.spoken || asked > 1) { /* who asks twice knows why ranks are killed */
-        ending->killed_rank = -1;
-        ending->killed[0] = '\0';
-    } else if (ending->killed_rank < 0 && r.held_text != NULL) {
-        fputs(r.held_text, stderr);
+}
+
+/** mpirun ends its ranks then, Open MPI's after a second. */
+static void terminate(job *j, end_reason reason, double now)
+{
+    j->reason = reason;
+    j->deaf = cod_relay_deaf(&j->relay);
+    j->terminated_s = now;
+    kill(j->pid, SIGTERM);
+}
+
+/**
+ * Hands a request to end on until every rank has answered. mpirun answers SIGTERM and SIGINT by killing its ranks;
+ * SIGUSR1 it only hands on, and ranks save and end. Before a rank has told of itself, SIGUSR1 could meet a process that
+ * does not catch it yet; as it tells when MPI has begun, which all ranks wait for, all of them do from then on.
+ */
+static void hand_on(job *j, double now)
+{
+    j->asked_s = j->asked_s > 0 ? j->asked_s : now;
+    if (cod_stop_is_pressing()) {
+        terminate(j, PRESSED, now);
+    } else if (j->relay.told == 0 || j->relay.heard < j->relay.told) {
+        if (now - j->asked_s > (j->relay.told == 0 ? EARLY_S : ANSWER_S)) {
+            terminate(j, j->relay.told == 0 ? ASKED_EARLY : DEAF, now);
+        } else if (j->relay.told > 0 && now - j->told_s > REPEAT_S) {
+            kill(j->pid, SIGUSR1);
+            j->told_s = now;
+        }
     }
-    free(r.held_text);
+}
+
+static void look_after(job *j, double now)
+{
+    if (j->terminated_s > 0) {
+        if (now - j->terminated_s > KILL_S) {
+            kill(-j->pid, SIGKILL); /* and what it has started without a group of its own */
+            cod_deaths_kill(j->deaths);
+        }
+    } else if (*cod_stop_signal() != 0) {
+        hand_on(j, now);
+    } else if (j->relay.told == 0 && now - j->start_s > j->patience_s) {
+        terminate(j, NEVER_BEGUN, now);
+    }
+}
+
+/** Shows the job's lines until it has ended, and sees to it that it ends when it is asked to. */
+static void follow(job *j)
+{
+    while (j->gone_s == 0 || j->from >= 0) {
+        read_some(j);
+        const double now = cod_clock_s();
+        if (j->gone_s == 0 && waitpid(j->pid, &j->state, WNOHANG) == j->pid)
+            j->gone_s = now;
+        if (j->gone_s == 0) {
+            look_after(j, now);
+        } else if (now - j->gone_s > DRAIN_S) { /* some process has its standard error, and outlives it */
+            cod_deaths_kill(j->deaths);
+            break;
+        }
+    }
+    if (j->from >= 0)
+        close(j->from);
+    cod_lines_end(&j->lines, cod_relay_line, &j->relay);
+}
+
+/** Why a job failed of which no rank has said so; "" = it is not known, or has been said. */
+static void explain(const job *j, const cod_relay_death *death, cod_launch_ending *ending)
+{
+    const size_t bytes = sizeof ending->why;
+    const bool killed = WIFSIGNALED(j->state) && j->reason == NOT_ENDED;
+    if (j->relay.spoken || j->reason == PRESSED) /* who asks twice knows why ranks are killed */
+        return;
+    ending->has_begun = j->relay.told > 0 || death->rank >= 0;
+    if (j->reason == DEAF) {
+        ending->rank = j->deaf;
+        snprintf(ending->why, bytes,
+                 "rank %d did not answer within %.0f s when the job was asked to end; the job was killed", j->deaf,
+                 ANSWER_S);
+    } else if (death->rank >= 0 && j->reason == NOT_ENDED) {
+        ending->rank = death->rank;
+        snprintf(ending->why, bytes, "%s", death->text);
+    } else if (killed) {
+        snprintf(ending->why, bytes, "mpirun was killed by signal %d (%s)", WTERMSIG(j->state),
+                 strsignal(WTERMSIG(j->state)));
+        ending->has_begun = true;
+    } else if (j->reason == NEVER_BEGUN) {
+        snprintf(
+            ending->why, bytes,
+            "'%.4000s' has started none of %d ranks within %.3g s, and was ended; COD_START_TIMEOUT_S is the time that "
+            "it may take",
+            cod_launcher_program(), j->ranks, j->patience_s);
+    } else if (j->relay.told == 0 && *cod_stop_signal() != 0) {
+        snprintf(ending->why, bytes, "the job was asked to end before its ranks had begun; nothing was trained");
+    } else if (j->relay.told == 0) {
+        snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d and started none of %d ranks",
+                 cod_launcher_program(), WEXITSTATUS(j->state), j->ranks);
+    }
+}
+
+/** @param death  of a rank, as mpirun said */
+static void conclude(const job *j, const cod_relay_death *death, cod_launch_ending *ending)
+{
+    explain(j, death, ending);
+    if (ending->why[0] == '\0' ? !j->relay.spoken && j->reason == NOT_ENDED : !ending->has_begun)
+        fputs(j->relay.held_text, stderr); /* what mpirun said where nobody else has */
     /* A first rank that saved and ended well has not seen that another failed. */
-    const bool failed = r.spoken || ending->killed_rank >= 0;
-    const int code = r.code > 0 || (r.code == 0 && !failed) ? r.code
-                     : WIFEXITED(state)                     ? WEXITSTATUS(state)
-                                                            : COD_EXIT_FAILED;
+    const bool failed = j->relay.spoken || ending->why[0] != '\0';
+    const int code = j->relay.code > 0 || (j->relay.code == 0 && !failed) ? j->relay.code
+                     : WIFEXITED(j->state)                                ? WEXITSTATUS(j->state)
+                                                                          : COD_EXIT_FAILED;
     ending->code = code <= COD_EXIT_USAGE && !(failed && code == COD_EXIT_OK) ? code : COD_EXIT_FAILED;
+}
+
+static void see_through(job *j, cod_launch_ending *ending)
+{
+    const char *patience = getenv("COD_START_TIMEOUT_S");
+    cod_relay_death death;
+    j->start_s = cod_clock_s();
+    j->patience_s = patience != NULL && atof(patience) > 0 ? atof(patience) : START_S;
+    if (!cod_relay_begin(&j->relay, cod_news_token(), j->deaths)) {
+        kill(j->pid, SIGKILL);
+        return;
+    }
+    follow(j);
+    cod_display_close();
+    cod_relay_end(&j->relay, &death);
+    conclude(j, &death, ending);
+    cod_relay_clear(&j->relay);
 }
 
 void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, cod_launch_ending *ending)
@@ -227,10 +259,10 @@ void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, 
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     char **args = calloc((size_t)argc + COD_LAUNCHER_ARGUMENTS + 3, sizeof *args);
-    pid_t pid = -1;
-    int from = -1;
     cod_deaths deaths;
-    *ending = (cod_launch_ending){.code = COD_EXIT_FAILED, .killed_rank = -1};
+    static job j; /* large */
+    j = (job){.pid = -1, .from = -1, .ranks = ranks, .deaths = &deaths};
+    *ending = (cod_launch_ending){.code = COD_EXIT_FAILED, .rank = -1};
     cod_deaths_open(&deaths);
     if (length > 0 && args != NULL) {
         self[length] = '\0';
@@ -240,10 +272,10 @@ void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, 
         args[used++] = "train";
         for (int i = 1; i < argc; i++)
             args[used++] = argv[i];
-        pid = start(args, &from);
+        j.pid = start(args, &j.from);
     }
-    if (pid > 0)
-        follow(pid, from, &deaths, ending);
+    if (j.pid > 0)
+        see_through(&j, ending);
     else
         fprintf(stderr, "codistill: cannot prepare to start mpirun: %s\n", strerror(errno));
     cod_deaths_close(&deaths);

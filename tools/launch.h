@@ -7,23 +7,27 @@
 
 #include "train/config.h"
 
+#include <stdbool.h>
+
 /** How a job ended. */
 typedef struct cod_launch_ending {
-    int code;        /**< of the first rank, or COD_EXIT_FAILED */
-    int killed_rank; /**< a rank that died of a signal without a word, or -1 */
-    char killed
-        [160]; /**< where and how: "rank 1 on node7 was killed by signal 9 (Killed)"; or mpirun itself; "" = nobody */
+    int code; /**< of the first rank, or COD_EXIT_FAILED */
+    char why
+        [4400]; /**< it failed, where no rank has said so: "rank 1 on node7 was killed by signal 9 (Killed)"; or "" */
+    bool has_begun; /**< that was after ranks had begun: there may be checkpoints */
+    int rank;       /**< whose failure it was; -1 = not known */
 } cod_launch_ending;
 
 /**
  * Runs this program with `ranks` ranks, over the nodes of a Slurm allocation where there is one, and the same
- * arguments, and waits; shows what ranks print, and groups' lines on a terminal (tools/display.h). Signals that ask it
- * to stop are passed on, and ranks are given a minute to save.
+ * arguments, and waits; shows what ranks print, and groups' lines on a terminal (tools/display.h). A request to end
+ * (tools/stop.h) is repeated to the ranks until each has answered, and the job is killed if one does not within a few
+ * seconds, or if the user presses; ranks that have answered may take their time to save.
  */
 void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, cod_launch_ending *ending);
 
 /**
- * For every rank: tells who it is to the launching process, whose launcher may name a dead rank by its process only.
+ * For every rank, when MPI has begun: tells the launching process who it is, and answers when it is asked to end.
  */
 void cod_launch_tell_rank(int rank);
 

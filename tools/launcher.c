@@ -2,6 +2,7 @@
 
 #include "comm/comm.h"
 #include "tools/display.h"
+#include "tools/news.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,11 +88,26 @@ int cod_launcher_ranks_per_node(const cod_run_config *config, int ranks, int nod
     return even;
 }
 
+/** Also to ranks on other nodes; Hydra takes all variables there. The user's list stays in front of ours. */
+static void hand_variables_on(void)
+{
+    static const char name[] = "OMPI_MCA_mca_base_env_list",
+                      own[] = COD_DISPLAY_VARIABLE ";" COD_NEWS_VARIABLE ";" COD_LAUNCHER_VARIABLE;
+    const char *theirs = getenv(name);
+    char list[4096];
+    if (theirs != NULL && theirs[0] != '\0' && strlen(theirs) + sizeof own + 1 <= sizeof list)
+        snprintf(list, sizeof list, "%s;%s", theirs, own);
+    else
+        snprintf(list, sizeof list, "%s", own);
+    setenv(name, list, 1);
+}
+
 void cod_launcher_set_environment(void)
 {
+    setenv(COD_LAUNCHER_VARIABLE, "1", 1);
     setenv(COD_DISPLAY_VARIABLE, cod_display_shows_groups() ? "terminal" : "plain", 1);
-    setenv("OMPI_MCA_mca_base_env_list", COD_DISPLAY_VARIABLE, 0); /* also for ranks on other nodes; Hydra takes all */
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);           /* ranks may be as many as there are, cores or not */
+    hand_variables_on();
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0); /* ranks may be as many as there are, cores or not */
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
     setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0);
     setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);

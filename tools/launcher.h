@@ -31,6 +31,9 @@ int cod_launcher_ranks(const cod_run_config *config);
  */
 int cod_launcher_ranks_per_node(const cod_run_config *config, int ranks, int nodes);
 
+/** Environment of what `codistill train` has started as ranks. */
+#define COD_LAUNCHER_VARIABLE "COD_LAUNCHED"
+
 /** Environment that the launcher reads, unless the user has said otherwise. */
 void cod_launcher_set_environment(void);
 
