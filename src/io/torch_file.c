@@ -219,7 +219,8 @@ static cod_status read_archive(cod_torch_file *file)
             pickle = cod_zip_at(file->zip, i);
     if (pickle == NULL)
         return cod_fail(COD_ERR_FORMAT, "a ZIP archive, but not of torch.save(): it has no data.pkl");
-    COD_TRY(cod_zip_check(pickle));
+    for (size_t i = 0; i < cod_zip_count(file->zip); i++)
+        COD_TRY(cod_zip_check(cod_zip_at(file->zip, i)));
     char *prefix = cod_arena_strdup(&file->arena, pickle->name), order[256];
     COD_REQUIRE_MEMORY(prefix);
     prefix[strlen(prefix) - strlen(pickle_name) + 1] = '\0';

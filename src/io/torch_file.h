@@ -15,7 +15,10 @@ typedef struct cod_torch_tensor {
     cod_st_tensor tensor; /**< its own key and its data, row-major whatever the file's strides are */
 } cod_torch_tensor;
 
-/** An open file; every length, offset and stride in it was checked, and no two tensors of a section have one name. */
+/**
+ * An open file; every length, offset and stride in it was checked, and no two tensors of a section have one name. An
+ * archive's bytes agree with their CRC-32; the older form has no checksums.
+ */
 typedef struct cod_torch_file cod_torch_file;
 
 /**

@@ -2,6 +2,7 @@
 
 #include "io/file.h"
 #include "io/torch_file.h"
+#include "io/zip.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +154,32 @@ TEST(damage_is_refused_or_harmless)
         free(data);
     }
     assert_int_not_equal(sum, 0);
+}
+
+/** Changes a byte of each of an archive's entries in turn: the weights' bytes as well as those of the pickle. */
+TEST(damage_of_each_entry_is_refused_by_name)
+{
+    void *data;
+    size_t bytes;
+    cod_zip *zip;
+    assert_ok(cod_file_read(GOLDEN "mixed.pth", 1 << 20, &data, &bytes));
+    assert_ok(cod_zip_open_memory(data, bytes, &zip));
+    size_t weights = 0;
+    for (size_t i = 0; i < cod_zip_count(zip); i++) {
+        const cod_zip_entry *entry = cod_zip_at(zip, i);
+        cod_torch_file *file;
+        if (entry->bytes == 0)
+            continue;
+        unsigned char *byte = (unsigned char *)data + (entry->data - (unsigned char *)data) + entry->bytes / 2;
+        *byte ^= 1;
+        assert_fails(COD_ERR_FORMAT, entry->name, cod_torch_open_memory(data, bytes, &file));
+        assert_non_null(strstr(cod_error_message(), "CRC-32"));
+        *byte ^= 1;
+        weights += strstr(entry->name, "/data/") != NULL;
+    }
+    assert_true(weights > 10);
+    cod_zip_close(zip);
+    free(data);
 }
 
 #define BEGIN   "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
