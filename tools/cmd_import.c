@@ -1,10 +1,11 @@
 /* `codistill import`: PyTorch's files as safetensors. */
 #include "tools/cmd.h"
 
+#include "core/file_kind.h"
+#include "infer/foreign.h"
 #include "infer/model_file.h"
 #include "io/torch_file.h"
 #include "tools/arguments.h"
-#include "tools/import_names.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -12,102 +13,198 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: codistill import FILE.pth -o OUT.safetensors [--key KEY]\n"
+    "usage: codistill import FILE.pth -o OUT.safetensors [--key KEY] [--prefix PREFIX]\n"
     "       codistill import FILE.pth --list\n\n"
-    "Converts a file of torch.save() to safetensors, without Python. Files of any version of PyTorch are read. The\n"
-    "file must hold a dictionary of tensors, or dictionaries inside one. Only numbers, texts and tensors are read; a\n"
-    "file with any other Python object is refused, the object is named, and no code of the file is ever executed.\n\n"
-    "If there are several dictionaries, the first of these is taken: params_ema, params, state_dict,\n"
-    "model_state_dict, model, the outermost. A prefix 'module.' that all names share is dropped. Generators of\n"
-    "ESRGAN get BasicSR's names, whichever of their three naming schemes the file uses. If the tensors belong to an\n"
-    "architecture that `codistill models` lists and that can be recognised by its tensors, `upscale`, `eval` and\n"
-    "`export` take the result as it is.\n\n"
+    "Converts a file of torch.save() to safetensors, without Python. Files of any version of PyTorch are read, and\n"
+    "safetensors of others, whose tensors have other names. The file must hold a dictionary of tensors, or\n"
+    "dictionaries inside one. Only numbers, texts and tensors are read. Objects of NumPy, dates, paths and settings\n"
+    "of training frameworks are passed over; a file with any other Python object is refused, the object is named, and\n"
+    "no code of the file is ever executed. The CRC-32 of each part of the file is checked.\n\n"
+    "If exactly one network in the file is of an architecture that `codistill models` lists and that can be\n"
+    "recognised by its tensors, it is taken, whatever prefix its names have: those of torch.compile() ('_orig_mod.'),\n"
+    "DataParallel ('module.'), AveragedModel, Lightning ('model.', 'net_g.'), mmagic ('generator.') and others are\n"
+    "dropped. If there are several, the first of these dictionaries decides: params_ema, params, state_dict,\n"
+    "model_state_dict, model, the outermost; if that leaves several, they are listed, and --prefix chooses. Counters\n"
+    "and states of optimisers are left out, which is said. Generators of ESRGAN get BasicSR's names, whichever of "
+    "their\n"
+    "three naming schemes the file uses. `upscale`, `eval` and `export` take the result as it is. If no network is\n"
+    "recognised, the tensors are written all the same, and the exit code is 1, unless another use of them is known.\n\n"
     "  -o, --output FILE  file to write; an existing file is replaced once the new one is complete\n"
     "  --key KEY          dictionary to take; join keys inside keys by dots; '' is the outermost\n"
+    "  --prefix PREFIX    take the tensors whose names begin so, such as generator or net_g\n"
     "  --list             print each tensor's dictionary, name, type and shape, and write nothing\n"
     "  --help\n";
 
-/** Dictionaries that are taken where --key names none: the first of these that holds tensors. */
-static const char *const preferred[] = {"params_ema", "params", "state_dict", "model_state_dict", "model", ""};
-
-static size_t count_in(const cod_torch_file *file, const char *section)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < cod_torch_tensor_count(file); i++)
-        count += strcmp(cod_torch_tensor_at(file, i)->section, section) == 0;
-    return count;
-}
-
-/** The sections of a file by name and size, for a message. */
-static void list_sections(const cod_torch_file *file, char *text, size_t room)
-{
-    const char *last = NULL;
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < cod_torch_tensor_count(file) && used < room; i++) {
-        const char *section = cod_torch_tensor_at(file, i)->section;
-        if (last == NULL || strcmp(last, section) != 0)
-            used += (size_t)snprintf(text + used, room - used, "%s'%.64s' (%zu tensors)", used > 0 ? ", " : "", section,
-                                     count_in(file, section));
-        last = section;
-    }
-}
-
-static cod_status choose_section(const cod_torch_file *file, const char *key, const char **out)
-{
-    char sections[512];
-    const char *only = cod_torch_tensor_at(file, 0)->section;
-    if (key == NULL && count_in(file, only) == cod_torch_tensor_count(file))
-        key = only;
-    for (size_t i = 0; i < sizeof preferred / sizeof preferred[0] && key == NULL; i++)
-        if (count_in(file, preferred[i]) > 0)
-            key = preferred[i];
-    *out = key;
-    if (key != NULL && count_in(file, key) > 0)
-        return COD_OK;
-    list_sections(file, sections, sizeof sections);
-    return key == NULL ? cod_fail(COD_ERR_ARGUMENT, "say with --key which of its dictionaries to take: %s", sections)
-                       : cod_fail(COD_ERR_ARGUMENT, "it has no tensors below --key '%s'; it has %s", key, sections);
-}
-
-/** The tensors to write. */
-typedef struct selection {
-    cod_st_tensor *tensors; /**< [count] */
+/** What a file holds. */
+typedef struct source {
+    cod_arena arena;
+    cod_torch_file *torch;
+    cod_st_file *plain;       /**< where it is safetensors already */
+    cod_torch_tensor *all;    /**< [count] tensors under their own names */
+    const char **whole_names; /**< [count] with the keys of their dictionaries */
     size_t count;
-    cod_arena names;
-} selection;
+} source;
 
-static cod_status name_all(selection *chosen)
+static void source_close(source *s)
 {
-    static const char wrapper[] = "module.";
-    size_t wrapped = 0;
-    cod_naming naming = COD_NAMING_PLAIN;
-    for (size_t i = 0; i < chosen->count; i++)
-        wrapped += strncmp(chosen->tensors[i].name, wrapper, strlen(wrapper)) == 0;
-    for (size_t i = 0; i < chosen->count && wrapped == chosen->count; i++)
-        chosen->tensors[i].name += strlen(wrapper);
-    for (size_t i = 0; i < chosen->count && naming == COD_NAMING_PLAIN; i++)
-        naming = cod_naming_of(chosen->tensors[i].name);
-    for (size_t i = 0; i < chosen->count; i++) {
-        chosen->tensors[i].name = cod_name_translate(naming, chosen->tensors[i].name, &chosen->names);
-        COD_REQUIRE_MEMORY(chosen->tensors[i].name);
+    cod_torch_close(s->torch);
+    cod_st_close(s->plain);
+    cod_arena_clear(&s->arena);
+}
+
+static cod_status list_all(source *s)
+{
+    s->count = s->torch != NULL ? cod_torch_tensor_count(s->torch) : cod_st_tensor_count(s->plain);
+    s->all = cod_arena_alloc(&s->arena, (s->count + 1) * sizeof *s->all);
+    s->whole_names = cod_arena_alloc(&s->arena, (s->count + 1) * sizeof *s->whole_names);
+    COD_REQUIRE_MEMORY(s->all);
+    COD_REQUIRE_MEMORY(s->whole_names);
+    for (size_t i = 0; i < s->count; i++) {
+        s->all[i] = s->torch != NULL ? *cod_torch_tensor_at(s->torch, i)
+                                     : (cod_torch_tensor){.section = "", .tensor = *cod_st_tensor_at(s->plain, i)};
+        const char *section = s->all[i].section, *name = s->all[i].tensor.name;
+        const size_t room = strlen(section) + strlen(name) + 2;
+        char *whole = cod_arena_alloc(&s->arena, room);
+        COD_REQUIRE_MEMORY(whole);
+        snprintf(whole, room, "%s%s%s", section, *section != '\0' ? "." : "", name);
+        s->whole_names[i] = whole;
     }
     return COD_OK;
 }
 
-static cod_status write_section(const cod_torch_file *file, const char *section, const char *output)
+static cod_status source_open(const char *path, source *s)
 {
-    selection chosen = {.tensors = calloc(cod_torch_tensor_count(file), sizeof *chosen.tensors)};
-    COD_REQUIRE_MEMORY(chosen.tensors);
-    for (size_t i = 0; i < cod_torch_tensor_count(file); i++)
-        if (strcmp(cod_torch_tensor_at(file, i)->section, section) == 0)
-            chosen.tensors[chosen.count++] = cod_torch_tensor_at(file, i)->tensor;
-    cod_status status = name_all(&chosen);
-    const cod_st_text format = {"format", "pt"};
-    COD_THEN(status, cod_st_write(output, chosen.tensors, chosen.count, &format, 1));
-    cod_arena_clear(&chosen.names);
-    free(chosen.tensors);
+    *s = (source){0};
+    cod_status status = COD_OK;
+    if (cod_file_kind_at(path) == COD_FILE_SAFETENSORS)
+        status = cod_st_open(path, &s->plain);
+    else
+        status = cod_torch_open(path, &s->torch);
+    if (status == COD_OK && s->plain != NULL && cod_st_metadata(s->plain, COD_KIND_METADATA) != NULL)
+        status = cod_fail(COD_ERR_ARGUMENT, "'%s' is a model of codistill already, which all commands take", path);
+    COD_THEN(status, list_all(s));
+    if (status != COD_OK)
+        source_close(s);
     return status;
+}
+
+/** Whether `text` is below a key: "a.b" is below "a", and below "a.b", but not below "a.". */
+static bool is_below(const char *text, const char *key)
+{
+    const size_t length = strlen(key);
+    return length == 0 || (strncmp(text, key, length) == 0 && (text[length] == '\0' || text[length] == '.'));
+}
+
+/** What to take of a file; NULL = all. */
+typedef struct choice {
+    const char *key, *prefix;
+} choice;
+
+/** Whether a choice has a tensor. @param section  its own dictionary alone is meant, not those within it */
+static bool has(const source *s, const choice *which, const char *section, size_t i)
+{
+    const cod_torch_tensor *at = &s->all[i];
+    const char *key = which->key;
+    return (section == NULL || strcmp(at->section, section) == 0) &&
+           (key == NULL || (*key == '\0' ? *at->section == '\0' : is_below(at->section, key))) &&
+           (which->prefix == NULL || is_below(at->tensor.name, which->prefix) ||
+            is_below(s->whole_names[i], which->prefix));
+}
+
+static size_t count_in(const source *s, const choice *which, const char *section)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < s->count; i++)
+        count += has(s, which, section, i);
+    return count;
+}
+
+/** The sections of a file by name and size, for a message. */
+static void list_sections(const source *s, char *text, size_t room)
+{
+    const char *last = NULL;
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < s->count && used < room; i++) {
+        const char *section = s->all[i].section;
+        if (last == NULL || strcmp(last, section) != 0)
+            used += (size_t)snprintf(text + used, room - used, "%s'%.64s' (%zu tensors)", used > 0 ? ", " : "", section,
+                                     count_in(s, &(choice){0}, section));
+        last = section;
+    }
+}
+
+/** The dictionary to take where no network is known: the only one, or the first by cod_foreign_rank(). */
+static cod_status choose_section(const source *s, const choice *which, const char **out)
+{
+    char sections[512];
+    const char *best = NULL;
+    bool only = true;
+    for (size_t i = 0; i < s->count; i++) {
+        const char *section = s->all[i].section;
+        const cod_st_tensor whole = {.name = s->whole_names[i], .dtype = COD_ST_F32};
+        if (!has(s, which, NULL, i) || cod_foreign_is_bookkeeping(&whole) ||
+            (best != NULL && strcmp(best, section) == 0))
+            continue;
+        only = best == NULL;
+        if (best == NULL || cod_foreign_rank(section) < cod_foreign_rank(best))
+            best = section;
+    }
+    *out = best;
+    if (best == NULL)
+        return cod_fail(COD_ERR_FORMAT, "its tensors are states of training, not weights; --list shows them");
+    if (only || cod_foreign_rank(best) <= cod_foreign_rank(""))
+        return COD_OK;
+    list_sections(s, sections, sizeof sections);
+    return cod_fail(COD_ERR_ARGUMENT, "say with --key which of its dictionaries to take: %s", sections);
+}
+
+/** The tensors of a choice, under whole names or their own. @param[out] tensors  [*count], in the source's arena */
+static cod_status select_tensors(source *s, const choice *which, const char *section, bool whole,
+                                 cod_st_tensor **tensors, size_t *count)
+{
+    *count = 0;
+    *tensors = cod_arena_alloc(&s->arena, (s->count + 1) * sizeof **tensors);
+    COD_REQUIRE_MEMORY(*tensors);
+    for (size_t i = 0; i < s->count; i++) {
+        if (!has(s, which, section, i))
+            continue;
+        (*tensors)[*count] = s->all[i].tensor;
+        if (whole)
+            (*tensors)[*count].name = s->whole_names[i];
+        ++*count;
+    }
+    return COD_OK;
+}
+
+/** Finds what to write: the network that can run, or all of a dictionary where there is none. */
+static cod_status choose(source *s, const choice *which, cod_foreign_network *out)
+{
+    char sections[512];
+    cod_st_tensor *tensors;
+    cod_foreign_network *networks;
+    const cod_foreign_network *chosen;
+    const char *section;
+    size_t count, found;
+    COD_TRY(select_tensors(s, which, NULL, true, &tensors, &count));
+    if (count == 0) {
+        list_sections(s, sections, sizeof sections);
+        return which->prefix != NULL
+                   ? cod_fail(COD_ERR_ARGUMENT, "no name in it begins with --prefix '%s'; --list shows them",
+                              which->prefix)
+                   : cod_fail(COD_ERR_ARGUMENT, "it has no tensors below --key '%s'; it has %s", which->key, sections);
+    }
+    COD_TRY(cod_foreign_find(tensors, count, &s->arena, &networks, &found));
+    COD_TRY(cod_foreign_choose(networks, found, &chosen));
+    if (chosen != NULL) {
+        *out = *chosen;
+        return COD_OK;
+    }
+    COD_TRY(choose_section(s, which, &section));
+    COD_TRY(select_tensors(s, which, section, false, &tensors, &count));
+    COD_TRY(cod_foreign_unwrap(tensors, count, &s->arena, out));
+    out->prefix = section;
+    return COD_OK;
 }
 
 /** What a file holds that is no model but has its use; NULL = nothing that is known. */
@@ -135,31 +232,99 @@ static const char *use_of(const char *path)
     return use;
 }
 
-/** Says what the tensors are, or that no architecture has them. */
-static void describe(const char *output, size_t count, const char *section)
+/** Groups of tensors that were not taken, by name and size. */
+typedef struct remainder {
+    struct {
+        char name[64];
+        size_t count;
+    } groups[8];
+    size_t used, others;
+} remainder;
+
+/** What a tensor that was not taken is called in the list: a counter by its name, others by what holds them. */
+static void name_group(const cod_torch_tensor *tensor, const char *section, char *name, size_t room)
+{
+    const char *own = tensor->tensor.name, *last = strrchr(own, '.');
+    if (cod_foreign_is_bookkeeping(&tensor->tensor) && cod_st_count(&tensor->tensor) == 1)
+        snprintf(name, room, "%s", last != NULL ? last + 1 : own);
+    else if (*tensor->section == '\0' || is_below(section, tensor->section))
+        snprintf(name, room, "%s%s%.*s", tensor->section, *tensor->section != '\0' ? "." : "", (int)strcspn(own, "."),
+                 own);
+    else
+        snprintf(name, room, "%.*s", (int)strcspn(tensor->section, "."), tensor->section);
+}
+
+static void add_group(remainder *rest, const char *name)
+{
+    for (size_t i = 0; i < rest->used; i++)
+        if (strcmp(rest->groups[i].name, name) == 0) {
+            rest->groups[i].count++;
+            return;
+        }
+    if (rest->used == sizeof rest->groups / sizeof rest->groups[0]) {
+        rest->others++;
+        return;
+    }
+    snprintf(rest->groups[rest->used].name, sizeof rest->groups[0].name, "%s", name);
+    rest->groups[rest->used++].count = 1;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const uintptr_t first = (uintptr_t) * (const void *const *)a, second = (uintptr_t) * (const void *const *)b;
+    return first < second ? -1 : first > second;
+}
+
+/** Lists what was not taken, by the places of data. @param room [network->count] */
+static void say_rest(const source *s, const cod_foreign_network *network, const void **room)
+{
+    remainder rest = {0};
+    char name[64];
+    for (size_t i = 0; i < network->count; i++)
+        room[i] = network->tensors[i].data;
+    qsort(room, network->count, sizeof *room, by_address);
+    for (size_t i = 0; i < s->count; i++) {
+        if (bsearch(&s->all[i].tensor.data, room, network->count, sizeof *room, by_address) != NULL)
+            continue;
+        name_group(&s->all[i], network->prefix, name, sizeof name);
+        add_group(&rest, name);
+    }
+    for (size_t i = 0; i < rest.used; i++) {
+        printf("%s%s", i == 0 ? "left out: " : ", ", rest.groups[i].name);
+        if (rest.groups[i].count > 1)
+            printf(" (%zu tensors)", rest.groups[i].count);
+    }
+    if (rest.others > 0)
+        printf(" and %zu others", rest.others);
+    if (rest.used > 0)
+        printf("\n");
+}
+
+/** Says what was written. @return COD_ERR_FORMAT where it is neither a model nor of any other use */
+static cod_status describe(const char *output, const cod_foreign_network *network)
 {
     cod_saved_model saved;
-    const bool known = cod_model_load(output, &saved) == COD_OK;
-    const char *use = known ? NULL : use_of(output);
-    printf("%s: %zu tensors", output, count);
-    if (*section != '\0')
-        printf(" of '%s'", section);
-    if (known)
+    const cod_status status = cod_model_load(output, &saved);
+    const char *use = status == COD_OK ? NULL : use_of(output);
+    printf("%s: %zu tensors", output, network->count);
+    if (*network->prefix != '\0')
+        printf(" of '%s'", network->prefix);
+    if (status == COD_OK)
         printf(", model %s", saved.model.kind->name);
     else if (use != NULL)
         printf(", %s", use);
     printf("\n");
-    if (known)
+    if (status != COD_OK && use == NULL)
+        return cod_fail_prefix(status, "the tensors are written, but they are no model that can be run");
+    if (status == COD_OK)
         cod_saved_model_clear(&saved);
-    else if (use == NULL)
-        fprintf(stderr, "codistill: the tensors are written, but they are no model that can be run as it is: %s\n",
-                cod_error_message());
+    return COD_OK;
 }
 
-static void list_tensors(const cod_torch_file *file)
+static void list_tensors(const source *s)
 {
-    for (size_t i = 0; i < cod_torch_tensor_count(file); i++) {
-        const cod_torch_tensor *at = cod_torch_tensor_at(file, i);
+    for (size_t i = 0; i < s->count; i++) {
+        const cod_torch_tensor *at = &s->all[i];
         printf("%s\t%s\t%s\t[", at->section, at->tensor.name, cod_st_dtype_name(at->tensor.dtype));
         for (int d = 0; d < at->tensor.rank; d++)
             printf(d > 0 ? ", %lld" : "%lld", (long long)at->tensor.shape[d]);
@@ -167,34 +332,44 @@ static void list_tensors(const cod_torch_file *file)
     }
 }
 
-static cod_status import(const char *path, const char *output, const char *key)
+static cod_status convert(source *s, const char *path, const char *output, const choice *which)
 {
-    cod_torch_file *file;
-    const char *section = NULL;
+    const cod_st_text format = {"format", "pt"};
+    cod_foreign_network network = {0};
+    cod_status status = choose(s, which, &network);
+    COD_THEN(status, cod_st_write(output, network.tensors, network.count, &format, 1));
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "%s", path);
+    const void **room = cod_arena_alloc(&s->arena, network.count * sizeof *room);
+    COD_REQUIRE_MEMORY(room);
+    status = describe(output, &network);
+    say_rest(s, &network, room);
+    return status;
+}
+
+static cod_status import(const char *path, const char *output, const choice *which)
+{
+    source s;
+    cod_status status = COD_OK;
     if (output != NULL)
         COD_TRY(cod_check_output(path, output));
-    COD_TRY(cod_torch_open(path, &file));
-    cod_status status = COD_OK;
-    if (output == NULL) {
-        list_tensors(file);
-    } else {
-        status = choose_section(file, key, &section);
-        COD_THEN(status, write_section(file, section, output));
-        if (status == COD_OK)
-            describe(output, count_in(file, section), section);
-        else
-            status = cod_fail_prefix(status, "%s", path);
-    }
-    cod_torch_close(file);
+    COD_TRY(source_open(path, &s));
+    if (output == NULL)
+        list_tensors(&s);
+    else
+        status = convert(&s, path, output, which);
+    source_close(&s);
     return status;
 }
 
 int cod_cmd_import(int argc, char **argv)
 {
-    const char *output = NULL, *key = NULL;
+    const char *output = NULL;
+    choice which = {0};
     bool list = false;
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output},
-                                {.name = "key", .text = &key},
+                                {.name = "key", .text = &which.key},
+                                {.name = "prefix", .text = &which.prefix},
                                 {.name = "list", .flag = &list}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (code >= 0)
@@ -203,10 +378,10 @@ int cod_cmd_import(int argc, char **argv)
         return cod_cmd_usage(argv[0], "one file of torch.save() is wanted, not %d", argc - optind);
     if (list == (output != NULL))
         return cod_cmd_usage(argv[0], "either -o with the .safetensors file to write, or --list");
-    if (list && key != NULL)
-        return cod_cmd_usage(argv[0], "--list prints all dictionaries, so that --key has no use");
+    if (list && (which.key != NULL || which.prefix != NULL))
+        return cod_cmd_usage(argv[0], "--list prints all dictionaries, so that --key and --prefix have no use");
     code = output != NULL ? cod_argument_model_name(argv[0], output) : -1;
     if (code >= 0)
         return code;
-    return cod_cmd_end(import(argv[optind], output, key));
+    return cod_cmd_end(import(argv[optind], output, &which));
 }

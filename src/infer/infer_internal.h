@@ -49,6 +49,18 @@ COD_MUST_CHECK cod_status cod_model_metadata_read(const cod_st_file *file, cod_a
 COD_MUST_CHECK cod_status cod_model_recognise(const cod_st_file *file, cod_arena *arena, const cod_model_kind **kind,
                                               void **options);
 
+/** The tensors of one network in a file. */
+typedef struct model_source {
+    const cod_st_file *file;      /**< the network's, by its own names */
+    cod_st_file *whole, *network; /**< all that was opened; the one network of a foreign file, or NULL */
+    cod_arena arena;
+} model_source;
+
+/** Opens a file of ours as it is; of another file the network that cod_foreign_choose() takes, or all without one. */
+COD_MUST_CHECK cod_status model_source_open(const char *path, model_source *source);
+/** Also one that was not opened. */
+void model_source_close(model_source *source);
+
 /** The kind's default options with `count` of them set from texts; new in `arena`. */
 COD_MUST_CHECK cod_status cod_model_options(const cod_model_kind *kind, const cod_st_text *settings, size_t count,
                                             cod_arena *arena, void **options);

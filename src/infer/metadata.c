@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char KIND_KEY[] = "codistill.model", OPTIONS_KEY[] = "codistill.options";
+static const char OPTIONS_KEY[] = "codistill.options";
 
 /** Adds an option to the JSON object; lists as lists of texts or numbers, all else as one text. */
 static cod_status option_write(cod_json *json, const cod_option *option, const void *options, cod_arena *arena)
@@ -62,7 +62,7 @@ cod_status cod_model_metadata(const cod_model_kind *kind, const void *options, c
         return status;
     }
     COD_TRY(cod_json_end(&json, &text));
-    metadata[0] = (cod_st_text){KIND_KEY, kind->name};
+    metadata[0] = (cod_st_text){COD_KIND_METADATA, kind->name};
     metadata[1] = (cod_st_text){OPTIONS_KEY, cod_arena_strdup(arena, text)};
     metadata[2] = (cod_st_text){"format", "pt"};
     free(text);
@@ -151,7 +151,7 @@ cod_status cod_model_metadata_read(const cod_st_file *file, cod_arena *arena, co
                                    void **options)
 {
     char names[256];
-    const char *name = cod_st_metadata(file, KIND_KEY);
+    const char *name = cod_st_metadata(file, COD_KIND_METADATA);
     *kind = NULL;
     if (name == NULL)
         return COD_OK;

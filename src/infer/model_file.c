@@ -281,17 +281,17 @@ static cod_status values_load(const cod_st_file *file, const cod_model *model, c
 cod_status cod_model_load_values(const char *path, const cod_model *model, cod_load_mode mode, float *values,
                                  cod_load_counts *counts)
 {
-    cod_st_file *file = NULL;
-    COD_TRY(cod_st_open(path, &file));
+    model_source source;
+    COD_TRY(model_source_open(path, &source));
     cod_graph_layout(model->graph);
     cod_status status = COD_OK;
-    if (cod_st_metadata(file, COD_VALUES_METADATA) != NULL)
+    if (cod_st_metadata(source.file, COD_VALUES_METADATA) != NULL)
         status =
             cod_fail(COD_ERR_FORMAT, "is a checkpoint of a run, not a model file: name the run's final.safetensors, "
                                      "group.G.safetensors or checkpoints/best.group-G.safetensors");
     else
-        status = values_load(file, model, mode, values, counts);
-    cod_st_close(file);
+        status = values_load(source.file, model, mode, values, counts);
+    model_source_close(&source);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", path);
 }
 
@@ -370,11 +370,11 @@ static cod_status load(const cod_st_file *file, cod_saved_model *saved)
 
 cod_status cod_model_load(const char *path, cod_saved_model *saved)
 {
-    cod_st_file *file = NULL;
+    model_source source;
     *saved = (cod_saved_model){0};
-    COD_TRY(cod_st_open(path, &file));
-    const cod_status status = load(file, saved);
-    cod_st_close(file);
+    COD_TRY(model_source_open(path, &source));
+    const cod_status status = load(source.file, saved);
+    model_source_close(&source);
     if (status == COD_OK)
         return COD_OK;
     cod_saved_model_clear(saved);

@@ -15,6 +15,8 @@
 #include "nn/model.h"
 #include "nn/weights.h"
 
+/** In a file of ours: which architecture the model has. */
+#define COD_KIND_METADATA "codistill.model"
 #define COD_DATA_METADATA "codistill.data"
 /** In a checkpoint of a run: the name of the array that holds the model's values, [trainable + state]. */
 #define COD_VALUES_METADATA "codistill.values"
@@ -55,7 +57,7 @@ COD_MUST_CHECK cod_status cod_model_save_weights(const char *path, const cod_mod
 /**
  * Reads a model file, every tensor of which must match, or a group's part of a checkpoint (train/checkpoint.h). A file
  * without our metadata is recognised by its tensors, from which its size is inferred, if it is of BasicSR's MSRResNet,
- * RRDBNet or EDSR, or of Real-ESRGAN's SRVGGNetCompact.
+ * RRDBNet or EDSR, or of Real-ESRGAN's SRVGGNetCompact, below whatever prefix (foreign.h).
  *
  * @param[out] saved  new; cod_saved_model_clear() ends it; empty on failure
  * @return COD_ERR_IO when it cannot be read, COD_ERR_FORMAT when it is damaged, no model, or its tensors do not fit,

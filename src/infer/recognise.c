@@ -91,7 +91,7 @@ static bool compact_read(const cod_st_file *file, int64_t values[SETTINGS])
         return false;
     values[0] = first->shape[0];
     values[1] = (layers - 3) / 2;
-    for (values[2] = 2; values[2] <= 4; values[2]++)
+    for (values[2] = 1; values[2] <= 4; values[2]++)
         if (last->shape[0] == 3 * values[2] * values[2])
             return true;
     return false;

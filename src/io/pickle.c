@@ -18,6 +18,8 @@ enum instruction {
     BINPERSID = 'Q',
     REDUCE = 'R',
     BINUNICODE = 'X',
+    BINBYTES = 'B',
+    SHORT_BINBYTES = 'C',
     EMPTY_LIST = ']',
     APPEND = 'a',
     BUILD = 'b',
@@ -33,6 +35,7 @@ enum instruction {
     EMPTY_DICT = '}',
     EMPTY_TUPLE = ')',
     PROTO = 0x80,
+    NEWOBJ = 0x81,
     TUPLE1 = 0x85,
     TUPLE2 = 0x86,
     TUPLE3 = 0x87,
@@ -156,16 +159,16 @@ static cod_status copy_text(const machine *m, const unsigned char *from, size_t 
     return COD_OK;
 }
 
-/** @param length_bytes  of the number in front of the text */
-static cod_status push_text(machine *m, size_t length_bytes)
+/** @param length_bytes  of the number in front of the text @param is_text  false = bytes, which weights do not need */
+static cod_status push_text(machine *m, size_t length_bytes, bool is_text)
 {
     const unsigned char *from = NULL;
     uint64_t length = 0;
     pickle_value *value = NULL;
     COD_TRY(take_number(m, length_bytes, &length));
     COD_TRY(take(m, (size_t)length, &from));
-    COD_TRY(push_new(m, PICKLE_TEXT, &value));
-    return copy_text(m, from, (size_t)length, &value->text);
+    COD_TRY(push_new(m, is_text ? PICKLE_TEXT : PICKLE_NOTHING, &value));
+    return is_text ? copy_text(m, from, (size_t)length, &value->text) : COD_OK;
 }
 
 static cod_status push_real(machine *m)
@@ -266,6 +269,10 @@ static cod_status add_items(machine *m, pickle_kind kind, bool marked, size_t co
     if (kind == PICKLE_DICTIONARY && (all - first) % 2 != 0)
         return damaged(m, "a dictionary's key has no value");
     m->stack.count = above;
+    COD_TRY(pop(m, &into));
+    m->stack.count++;
+    if (into->kind == PICKLE_NOTHING) /* an object that is passed over, with its items */
+        return COD_OK;
     COD_TRY(top(m, kind, &into));
     m->stack.count = all;
     COD_TRY(move_into(m, into, first));
@@ -356,7 +363,9 @@ static cod_status build(machine *m)
 {
     pickle_value *attributes = NULL, *object = NULL;
     COD_TRY(pop(m, &attributes));
-    return top(m, PICKLE_DICTIONARY, &object);
+    COD_TRY(pop(m, &object));
+    m->stack.count++;
+    return object->kind == PICKLE_NOTHING ? COD_OK : top(m, PICKLE_DICTIONARY, &object);
 }
 
 static cod_status drop_to_mark(machine *m)
@@ -402,9 +411,11 @@ static cod_status carry_out(machine *m, unsigned char instruction)
     case BINFLOAT:
         return push_real(m);
     case SHORT_BINUNICODE:
-        return push_text(m, 1);
+    case SHORT_BINBYTES:
+        return push_text(m, 1, instruction == SHORT_BINUNICODE);
     case BINUNICODE:
-        return push_text(m, 4);
+    case BINBYTES:
+        return push_text(m, 4, instruction == BINUNICODE);
     case EMPTY_LIST:
     case EMPTY_SET:
         return push_new(m, PICKLE_LIST, &value);
@@ -436,6 +447,7 @@ static cod_status carry_out(machine *m, unsigned char instruction)
     case BINPERSID:
         return push_storage(m);
     case REDUCE:
+    case NEWOBJ:
         return reduce(m);
     case BUILD:
         return build(m);

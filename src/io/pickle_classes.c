@@ -1,9 +1,20 @@
-/* The classes that PyTorch uses for a dictionary of weights, and the values that calling them gives. */
+/*
+ * The classes that PyTorch uses for a dictionary of weights, those that may stand beside it, and what calling them
+ * gives.
+ */
 #include "pickle_internal.h"
 
 #include <string.h>
 
-typedef enum class_use { USE_DICTIONARY, USE_TUPLE, USE_NOTHING, USE_TENSOR, USE_PARAMETER, USE_STORAGE } class_use;
+typedef enum class_use {
+    USE_DICTIONARY,
+    USE_DEFAULTS, /**< a dictionary that is called with something else than its items */
+    USE_TUPLE,
+    USE_NOTHING,
+    USE_TENSOR,
+    USE_PARAMETER,
+    USE_STORAGE
+} class_use;
 
 struct pickle_class {
     const char *module, *name;
@@ -13,11 +24,20 @@ struct pickle_class {
 
 static const struct pickle_class classes[] = {
     {"collections", "OrderedDict", USE_DICTIONARY, 0},
+    {"collections", "defaultdict", USE_DEFAULTS, 0},
     {"torch", "Size", USE_TUPLE, 0},
     {"torch", "device", USE_NOTHING, 0},
     {"collections", "Counter", USE_NOTHING, 0}, /* of schedulers */
     {"builtins", "set", USE_NOTHING, 0},
     {"__builtin__", "set", USE_NOTHING, 0},
+    {"builtins", "dict", USE_NOTHING, 0}, /* of which a defaultdict makes its values */
+    {"__builtin__", "dict", USE_NOTHING, 0},
+    {"builtins", "list", USE_NOTHING, 0},
+    {"__builtin__", "list", USE_NOTHING, 0},
+    {"torch.torch_version", "TorchVersion", USE_NOTHING, 0},
+    {"torch", "float32", USE_NOTHING, 0},
+    {"torch", "float16", USE_NOTHING, 0},
+    {"torch", "bfloat16", USE_NOTHING, 0},
     {"torch._utils", "_rebuild_tensor", USE_TENSOR, 0},
     {"torch._utils", "_rebuild_tensor_v2", USE_TENSOR, 0},
     {"torch._utils", "_rebuild_parameter", USE_PARAMETER, 0},
@@ -33,8 +53,30 @@ static const struct pickle_class classes[] = {
     {"torch", "BoolStorage", USE_STORAGE, COD_ST_BOOL},
 };
 
+/**
+ * Modules, and those within them, whose objects stand beside weights: numbers of NumPy, dates, paths, settings of
+ * training programs. They are passed over, and nothing of them is executed.
+ */
+static const char *const beside[] = {"numpy",     "datetime", "argparse", "pathlib", "omegaconf", "pytorch_lightning",
+                                     "lightning", "mmengine", "mmcv",     "typing",  "_codecs",   "lightning_fabric"};
+
+static bool is_beside(const char *module)
+{
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
+        const size_t length = strlen(beside[i]);
+        if (strncmp(module, beside[i], length) == 0 && (module[length] == '\0' || module[length] == '.'))
+            return true;
+    }
+    return false;
+}
+
 cod_status cod_pickle_class(const char *module, const char *name, const struct pickle_class **class)
 {
+    static const struct pickle_class passed_over = {.use = USE_NOTHING};
+    if (is_beside(module)) {
+        *class = &passed_over;
+        return COD_OK;
+    }
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
         if (strcmp(module, classes[i].module) == 0 && strcmp(name, classes[i].name) == 0) {
             *class = &classes[i];
@@ -148,6 +190,9 @@ cod_status cod_pickle_call(cod_arena *arena, const struct pickle_class *class, c
     switch (class->use) {
     case USE_DICTIONARY:
         return make_dictionary(arena, arguments, result);
+    case USE_DEFAULTS:
+        *result = (pickle_value){.kind = PICKLE_DICTIONARY};
+        return COD_OK;
     case USE_TENSOR:
         return make_tensor(arena, arguments, result);
     case USE_NOTHING:

@@ -2,8 +2,8 @@
  * @file
  * Python's pickle format (docs.python.org/3/library/pickletools.html), as far as weights need it. Nothing is executed:
  * the reader builds texts, numbers, lists and dictionaries, and knows only the classes that PyTorch uses for a
- * dictionary of weights. A file with any other class or instruction is refused, with the class's name or the
- * instruction's number.
+ * dictionary of weights. It passes over objects of NumPy and of training frameworks that stand beside weights. A file
+ * with any other class or instruction is refused, with the class's name or the instruction's number.
  */
 #ifndef COD_IO_PICKLE_INTERNAL_H
 #define COD_IO_PICKLE_INTERNAL_H

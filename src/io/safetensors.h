@@ -62,6 +62,13 @@ typedef struct cod_st_file cod_st_file;
 COD_MUST_CHECK cod_status cod_st_open(const char *path, cod_st_file **file);
 /** The same from memory, which is borrowed until cod_st_close(). */
 COD_MUST_CHECK cod_status cod_st_open_memory(const void *data, size_t bytes, cod_st_file **file);
+/**
+ * A file in memory alone, without texts, of tensors that lie elsewhere, in their order.
+ *
+ * @param tensors  [count]; names and data are borrowed until cod_st_close()
+ * @return COD_ERR_FORMAT where two have one name
+ */
+COD_MUST_CHECK cod_status cod_st_gather(const cod_st_tensor *tensors, size_t count, cod_st_file **file);
 /** Ends all tensors and texts of the file; NULL is fine. */
 void cod_st_close(cod_st_file *file);
 

@@ -1,5 +1,6 @@
 #include "safetensors_internal.h"
 
+#include "core/file_kind.h"
 #include "core/whole.h"
 #include "io/json.h"
 #include "io_internal.h"
@@ -113,6 +114,22 @@ static cod_status check_layout(const cod_st_file *file, size_t data_start)
     return COD_OK;
 }
 
+static cod_status make_room(cod_st_file *file, size_t tensors)
+{
+    file->tensors = calloc(tensors + 1, sizeof *file->tensors);
+    file->by_name = calloc(tensors + 1, sizeof *file->by_name);
+    COD_REQUIRE_MEMORY(file->tensors);
+    COD_REQUIRE_MEMORY(file->by_name);
+    return COD_OK;
+}
+
+static void sort_names(cod_st_file *file)
+{
+    for (size_t i = 0; i < file->count; i++)
+        file->by_name[i] = &file->tensors[i];
+    qsort(file->by_name, file->count, sizeof *file->by_name, by_name);
+}
+
 static cod_status read_header(cod_st_file *file)
 {
     if (file->size < 8)
@@ -128,11 +145,7 @@ static cod_status read_header(cod_st_file *file)
     COD_TRY(cod_json_parse((const char *)file->bytes + 8, (size_t)length, &file->header));
     if (cod_json_kind_of(file->header) != COD_JSON_OBJECT)
         return cod_fail(COD_ERR_FORMAT, "the header is no object");
-    const size_t entries = cod_json_count(file->header);
-    file->tensors = calloc(entries + 1, sizeof *file->tensors);
-    file->by_name = calloc(entries + 1, sizeof *file->by_name);
-    COD_REQUIRE_MEMORY(file->tensors);
-    COD_REQUIRE_MEMORY(file->by_name);
+    COD_TRY(make_room(file, cod_json_count(file->header)));
     for (const cod_json_value *entry = cod_json_first(file->header); entry != NULL; entry = cod_json_next(entry)) {
         if (strcmp(cod_json_key(entry), COD_ST_METADATA_KEY) == 0)
             COD_TRY(read_metadata(file, entry));
@@ -140,9 +153,7 @@ static cod_status read_header(cod_st_file *file)
             COD_TRY(read_tensor(file, entry, data_start, &file->tensors[file->count++]));
     }
     qsort(file->tensors, file->count, sizeof *file->tensors, by_data);
-    for (size_t i = 0; i < file->count; i++)
-        file->by_name[i] = &file->tensors[i];
-    qsort(file->by_name, file->count, sizeof *file->by_name, by_name);
+    sort_names(file);
     return check_layout(file, data_start);
 }
 
@@ -173,9 +184,40 @@ cod_status cod_st_open(const char *path, cod_st_file **file)
     *file = NULL;
     void *data = NULL;
     size_t size = 0;
-    COD_TRY(cod_io_map(path, 8, "safetensors file", &data, &size));
-    const cod_status status = open_bytes(data, size, true, file);
-    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "'%s'", path);
+    cod_status status = cod_io_map(path, 8, "safetensors file", &data, &size);
+    if (status == COD_OK) {
+        status = open_bytes(data, size, true, file);
+        if (status != COD_OK)
+            status = cod_fail_prefix(status, "'%s'", path);
+    }
+    return cod_explain_file(status, path, COD_FILE_SAFETENSORS, "a safetensors file");
+}
+
+static cod_status gather(cod_st_file *file, const cod_st_tensor *tensors, size_t count)
+{
+    COD_TRY(make_room(file, count));
+    if (count > 0)
+        memcpy(file->tensors, tensors, count * sizeof *tensors);
+    file->count = count;
+    sort_names(file);
+    for (size_t i = 1; i < count; i++)
+        if (by_name(&file->by_name[i - 1], &file->by_name[i]) == 0)
+            return cod_fail(COD_ERR_FORMAT, "two tensors are called '%.100s'", file->by_name[i]->name);
+    return COD_OK;
+}
+
+cod_status cod_st_gather(const cod_st_tensor *tensors, size_t count, cod_st_file **out)
+{
+    *out = NULL;
+    cod_st_file *file = calloc(1, sizeof *file);
+    COD_REQUIRE_MEMORY(file);
+    const cod_status status = gather(file, tensors, count);
+    if (status != COD_OK) {
+        cod_st_close(file);
+        return status;
+    }
+    *out = file;
+    return COD_OK;
 }
 
 void cod_st_close(cod_st_file *file)

@@ -1,5 +1,6 @@
 #include "io/torch_file.h"
 
+#include "core/file_kind.h"
 #include "io/zip.h"
 #include "io_internal.h"
 #include "pickle_internal.h"
@@ -342,9 +343,13 @@ cod_status cod_torch_open(const char *path, cod_torch_file **file)
     void *data = NULL;
     size_t size = 0;
     *file = NULL;
-    COD_TRY(cod_io_map(path, sizeof old_mark, "file of torch.save()", &data, &size));
-    const cod_status status = open_bytes(data, size, true, file);
-    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "'%s'", path);
+    cod_status status = cod_io_map(path, sizeof old_mark, "file of torch.save()", &data, &size);
+    if (status == COD_OK) {
+        status = open_bytes(data, size, true, file);
+        if (status != COD_OK)
+            status = cod_fail_prefix(status, "'%s'", path);
+    }
+    return cod_explain_file(status, path, COD_FILE_TORCH, "a file of torch.save()");
 }
 
 void cod_torch_close(cod_torch_file *file)

@@ -2,8 +2,8 @@
  * @file
  * Files of torch.save(): a dictionary of tensors, or dictionaries within one, in a ZIP archive (PyTorch 1.6 and later)
  * or in the older format. They are only read, without Python: of the pickle in them only numbers, texts, lists,
- * dictionaries and tensors are built. A file with any other class is refused, with the class's name, and nothing is
- * executed.
+ * dictionaries and tensors are built. Objects of NumPy, of dates and paths, and of training frameworks are passed over.
+ * A file with any other class is refused, with the class's name, and nothing is executed.
  */
 #ifndef COD_IO_TORCH_FILE_H
 #define COD_IO_TORCH_FILE_H

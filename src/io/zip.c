@@ -1,5 +1,6 @@
 #include "io/zip.h"
 
+#include "core/file_kind.h"
 #include "core/memory.h"
 #include "io_internal.h"
 
@@ -207,9 +208,13 @@ cod_status cod_zip_open(const char *path, cod_zip **zip)
     void *data = NULL;
     size_t size = 0;
     *zip = NULL;
-    COD_TRY(cod_io_map(path, END_BYTES, "ZIP archive", &data, &size));
-    const cod_status status = open_bytes(data, size, true, zip);
-    return status == COD_OK ? COD_OK : cod_fail_prefix(status, "'%s'", path);
+    cod_status status = cod_io_map(path, END_BYTES, "ZIP archive", &data, &size);
+    if (status == COD_OK) {
+        status = open_bytes(data, size, true, zip);
+        if (status != COD_OK)
+            status = cod_fail_prefix(status, "'%s'", path);
+    }
+    return cod_explain_file(status, path, COD_FILE_ZIP | COD_FILE_TORCH, "a ZIP archive");
 }
 
 void cod_zip_close(cod_zip *zip)

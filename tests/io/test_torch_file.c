@@ -103,8 +103,9 @@ TEST(what_is_not_weights_is_refused)
         {GOLDEN "module.pth", "it needs Python's '__main__.Network'", COD_ERR_UNSUPPORTED},
         {GOLDEN "no-tensors.pth", "there is no tensor in it", COD_ERR_FORMAT},
         {GOLDEN "tensor.pth", "it holds no dictionary of tensors", COD_ERR_FORMAT},
-        {COD_TEST_DIR "/golden/zip/stored.zip", "it has no data.pkl", COD_ERR_FORMAT},
-        {COD_TEST_DIR "/golden/mixed.safetensors", "no ZIP archive", COD_ERR_FORMAT},
+        {COD_TEST_DIR "/golden/zip/stored.zip", "is a ZIP archive, not a file of torch.save(): unpack it",
+         COD_ERR_FORMAT},
+        {COD_TEST_DIR "/golden/mixed.safetensors", "is a safetensors file, not a file of torch.save()", COD_ERR_FORMAT},
         {"/nowhere", "No such file", COD_ERR_IO},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -232,6 +233,13 @@ TEST(hostile_pickles_are_refused)
              "builtins\x8c\4eval\x93.",
              "it needs Python's 'builtins.eval'"),
         CASE("\x80\2cbuiltins\neval", "a class has no name"),
+        /* Objects that stand beside weights are passed over, others made in the same way are refused. */
+        CASE("\x80\2cnumpy\ndtype\n)\x81}bK\1K\2s(K\3e.", "belong to no tensor"),
+        CASE("\x80\2cnumpyish\ndtype\n)\x81.", "it needs Python's 'numpyish.dtype'"),
+        CASE("\x80\2}X\1\0\0\0bcnumpy\nx\nC\1z\x85RsX\1\0\0\0a" VALUE("\2", "K\0", "K\2\x85", "K\1\x85") "s.", NULL),
+        CASE("\x80\2ccollections\ndefaultdict\nc__builtin__\ndict\n\x85RX\1\0\0\0a" VALUE("\2", "K\0", "K\2\x85",
+                                                                                          "K\1\x85") "s.",
+             NULL),
         CASE("\x80\2K\1\x85R.", "a value is missing"),
         CASE("\x80\2K\1)R.", "something is called that is no class"),
         CASE("\x80\2" FLOATS ")R.", "a class is called"),

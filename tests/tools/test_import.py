@@ -4,9 +4,11 @@
 import math
 import os
 import pathlib
+import re
 import struct
 import sys
 
+from torch_files import COUNTER, compact, pickled, read_tensors, safetensors_file, torch_file
 from train_support import check, floats, png, read_safetensors, run_cases
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "io" / "golden" / "torch"
@@ -62,14 +64,91 @@ def names_discriminators(bench):
 
 def chooses(bench):
     """Of several dictionaries the averaged weights are taken, another by --key; unknown keys are answered with what there is."""
-    result = imported(bench, "checkpoint.pth", "c.safetensors")
+    result = bench.run("import", str(GOLDEN / "checkpoint.pth"), "-o", "c.safetensors")
     check("7 tensors of 'params_ema'" in result.out, "the averaged weights are taken", result)
-    check("they are no model" in result.err, "an unknown network is written, with a word about it", result)
-    result = imported(bench, "checkpoint.pth", "d.safetensors", "--key", "state_dict")
+    check(result.code == 1 and "they are no model" in result.err, "no model is a failure", result)
+    check(len(read_safetensors(bench.path("c.safetensors"))) == 7, "an unknown network is written")
+    result = bench.run("import", str(GOLDEN / "checkpoint.pth"), "-o", "d.safetensors", "--key", "state_dict")
     check("7 tensors of 'state_dict'" in result.out, "--key chooses", result)
     result = bench.run("import", str(GOLDEN / "checkpoint.pth"), "-o", "e.safetensors", "--key", "nothing")
     check(result.code == 2 and "'state_dict' (7 tensors), 'params_ema' (7 tensors)" in result.err, "what there is", result)
     check(not os.path.exists(bench.path("e.safetensors")), "something was written")
+
+
+def below(prefix, tensors):
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def first_naming(name):
+    """The name in ESRGAN's first release of a tensor that BasicSR names so."""
+    for now, old in {"conv_first.": "model.0.", "conv_body.": "model.1.sub.1.", "conv_up1.": "model.3.", "conv_up2.": "model.6.", "conv_hr.": "model.8.",
+                     "conv_last.": "model.10."}.items():
+        if name.startswith(now):
+            return old + name[len(now):]
+    return re.sub(r"body\.(\d+)\.rdb(\d)\.conv(\d)\.", r"model.1.sub.\1.RDB\2.conv\3.0.", name)
+
+
+def wrappers(bench):
+    """Whatever wrapped a network, its model is the same, from PyTorch's files and from safetensors."""
+    imported(bench, "rrdb-basicsr.pth", "plain.safetensors")
+    plain, good = read_tensors(bench.path("plain.safetensors")), bench.read("plain.safetensors")
+    flat = {
+        "compiled": below("_orig_mod.", plain), "parallel": below("module.module.", plain),
+        "both": below("module._orig_mod.", plain), "compiled-within": {name.replace("body.0.", "body.0._orig_mod."): t for name, t in plain.items()},
+        "averaged": {"n_averaged": COUNTER, **below("module.", plain)}, "mmagic": {**below("generator.", plain), "step_counter": COUNTER},
+        "lightning": below("model.net_g.", plain), "basicsr": {**below("params_ema.", plain), **below("params.", compact())},
+        "first-naming": below("module.", {first_naming(name): tensor for name, tensor in plain.items()}),
+    }
+    scalar = (b"cnumpy._core.multiarray\nscalar\ncnumpy\ndtype\n" + pickled(("f8", b"\x89", b"\x88"), []) + b"R" + pickled((3, "<"), []) + b"b" +
+              b"c_codecs\nencode\n" + pickled(("12345678", "latin1"), []) + b"R\x86R")
+    settings = b"cpytorch_lightning.utilities.parsing\nAttributeDict\n)\x81" + pickled({"rate": 1}, []) + b"b(" + pickled("rate", []) + b"K\x01u"
+    nested = {
+        "checkpoint": {"epoch": 3, "state_dict": below("model.", plain), "hyper_parameters": settings, "callbacks": {"best": scalar},
+                       "optimizer_states": {"state": {"exp_avg": plain["conv_last.bias"]}}},
+        "dictionaries": {"net_g": plain, "optimizer_g": {"exp_avg": plain["conv_last.bias"]}},
+    }
+    bench.write("photo.png", png(8, 6, 1))
+    bench.done("upscale", "plain.safetensors", "photo.png", "-o", "plain.png")
+    for name, tensors in (flat | nested).items():
+        bench.write(f"{name}.pth", torch_file(tensors))
+        result = bench.done("import", f"{name}.pth", "-o", f"{name}.out.safetensors")
+        check("42 tensors" in result.out and "model rrdb" in result.out, name, result)
+        check(read_safetensors(bench.path(f"{name}.out.safetensors")) == read_safetensors(bench.path("plain.safetensors")), f"{name}: other tensors")
+        for left_out, where in (("n_averaged", "averaged"), ("step_counter", "mmagic"), ("params (5 tensors)", "basicsr")):
+            check((left_out in result.out) == (where == name), f"{name} and {left_out}", result)
+    for name in ("compiled", "averaged", "basicsr", "first-naming"):
+        bench.write(f"{name}.safetensors", safetensors_file(flat[name]))
+        bench.done("import", f"{name}.safetensors", "-o", f"{name}.out.safetensors")
+        check(bench.read(f"{name}.out.safetensors") == good, f"{name}.safetensors is another model")
+        bench.done("upscale", f"{name}.safetensors", "photo.png", "-o", f"{name}.png")
+        check(bench.read(f"{name}.png") == bench.read("plain.png"), f"{name}.safetensors upscales otherwise")
+
+
+def prefixes(bench):
+    """Of two models in one file --prefix takes one; of a model and another network the model is taken."""
+    two = {"state_dict": {**below("netG.", compact(3)), **below("netD.", compact(2))}}
+    bench.write("two.pth", torch_file(two))
+    result = bench.run("import", "two.pth", "-o", "x.safetensors")
+    check(result.code == 2 and "--prefix" in result.err, "a choice is wanted", result)
+    check("'state_dict.netD' (compact, 5 tensors), 'state_dict.netG' (compact, 5 tensors)" in result.err, "what there is", result)
+    check(not os.path.exists(bench.path("x.safetensors")), "something was written")
+    for prefix, features in (("netG", 3), ("state_dict.netD", 2)):
+        result = bench.done("import", "two.pth", "-o", f"{features}.safetensors", "--prefix", prefix)
+        check("left out: state_dict.net" in result.out, "what is left out", result)
+        check(read_tensors(bench.path(f"{features}.safetensors"))["body.1.weight"].shape == (features,), f"--prefix {prefix}")
+    bench.refused("begins with --prefix 'net'", "import", "two.pth", "-o", "x.safetensors", "--prefix", "net")
+    bench.write("two.safetensors", safetensors_file(two["state_dict"]))
+    result = bench.run("export", "two.safetensors", "-o", "two.onnx")
+    check(result.code == 2 and "'netG' (compact, 5 tensors)" in result.err, "a model cannot be guessed", result)
+    other = {f"discriminator.layer{i}.weight": tensor for i, tensor in enumerate(compact().values())}
+    bench.write("gan.pth", torch_file({**below("generator.", compact()), **other}))
+    result = bench.done("import", "gan.pth", "-o", "gan.safetensors")
+    check("of 'generator', model compact" in result.out and "left out: discriminator (5 tensors)" in result.out, "the one that runs", result)
+    result = bench.run("import", "gan.pth", "-o", "d.safetensors", "--prefix", "discriminator")
+    check(result.code == 1 and "they are no model" in result.err, "the other network", result)
+    check(sorted(read_safetensors(bench.path("d.safetensors"))) == [f"layer{i}.weight" for i in range(5)], "its names")
+    bench.done("import", "gan.safetensors", "-o", "again.safetensors")
+    check(bench.read("again.safetensors") == bench.read("gan.safetensors"), "what was imported is imported as it is")
 
 
 def lists(bench):
@@ -87,7 +166,8 @@ def refuses(bench):
         check(not os.path.exists(bench.path("x.safetensors")) and not os.path.exists("/tmp/harmed"), f"{name} did something")
 
 
-CASES = {"names-generators": names_generators, "names-edsr": names_edsr, "names-discriminators": names_discriminators, "chooses": chooses, "lists": lists, "refuses": refuses}
+CASES = {"names-generators": names_generators, "names-edsr": names_edsr, "names-discriminators": names_discriminators, "chooses": chooses,
+         "wrappers": wrappers, "prefixes": prefixes, "lists": lists, "refuses": refuses}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -15,7 +15,8 @@ typedef struct compact_options {
 static const cod_option options_table[] = {
     {"num_feat", COD_OPTION_INT, FIELD(num_feat), "64", 1, 1024, NULL, "Feature channels."},
     {"num_conv", COD_OPTION_INT, FIELD(num_conv), "16", 0, 256, NULL, "Convolutions between the first and the last."},
-    {"scale", COD_OPTION_INT, FIELD(scale), "4", 2, 4, NULL, "Upscaling factor: 2, 3 or 4."},
+    {"scale", COD_OPTION_INT, FIELD(scale), "4", 1, 4, NULL,
+     "Upscaling factor: 1 (to restore, not enlarge), 2, 3 or 4."},
 };
 #undef FIELD
 
@@ -38,6 +39,8 @@ static cod_value build(cod_graph *graph, cod_value input, const void *options)
     conv.out_channels = 3 * o->scale * o->scale;
     x = cod_graph_conv2d(graph, LAYER(), x, conv);
 #undef LAYER
+    if (o->scale == 1)
+        return cod_graph_add(graph, x, input);
     x = cod_graph_pixel_shuffle(graph, x, (int)o->scale);
     return cod_graph_add(graph, x, cod_graph_resize(graph, input, (int)o->scale, COD_RESIZE_NEAREST));
 }

@@ -2,8 +2,8 @@
  * @file
  * Names of tensors as networks had them before, and as they are called now.
  */
-#ifndef COD_TOOLS_IMPORT_NAMES_H
-#define COD_TOOLS_IMPORT_NAMES_H
+#ifndef COD_INFER_FOREIGN_NAMES_INTERNAL_H
+#define COD_INFER_FOREIGN_NAMES_INTERNAL_H
 
 #include "core/memory.h"
 

@@ -1,4 +1,4 @@
-#include "tools/import_names.h"
+#include "foreign_names_internal.h"
 
 #include <stdio.h>
 #include <string.h>
