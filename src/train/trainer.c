@@ -201,8 +201,12 @@ static cod_status add_checkpoint(const trainer *t, cod_status status)
         return status;
     const bool said_elsewhere = cod_error_said_elsewhere();
     snprintf(reason, sizeof reason, "%s", cod_error_message());
-    cod_train_describe_checkpoint(t->config, cod_group_index(t->group), INT64_MAX, good);
-    status = cod_fail(status, "%s; %s", reason, good);
+    if (trainer_check_owner(t) == COD_OK) {
+        cod_train_describe_checkpoint(t->config, cod_group_index(t->group), INT64_MAX, good);
+        status = cod_fail(status, "%s; %s", reason, good);
+    } else { /* what is in the folder is another job's */
+        status = cod_fail(status, "%s", reason);
+    }
     return said_elsewhere ? cod_fail_said_elsewhere(status) : status;
 }
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +51,7 @@ elif not is_encoder:
         sys.stdout.flush()
 else:
     wide, high = map(int, named("-s").split("x"))
+    there = os.path.exists(sys.argv[-1].removeprefix("file:"))
     open(sys.argv[-1].removeprefix("file:"), "w").write("half")
     frames = []
     while data := sys.stdin.buffer.read(3 * wide * high):
@@ -58,7 +60,7 @@ else:
     fail("encoder", -1)
     if clip.get("who") == "trailer":
         print(clip["how"], file=sys.stderr)
-    json.dump({{"arguments": sys.argv[1:], "size": [wide, high], "frames": frames}}, open(sys.argv[-1].removeprefix("file:"), "w"))
+    json.dump({{"arguments": sys.argv[1:], "size": [wide, high], "frames": frames, "there": there}}, open(sys.argv[-1].removeprefix("file:"), "w"))
 """
 
 STREAM = {"codec_type": "video", "avg_frame_rate": "25/1", "r_frame_rate": "25/1", "nb_frames": "7", "start_time": "0.0", "height": 4}
@@ -99,6 +101,8 @@ def frames(bench):
     check(after(words, "-r") == "25/1" and "1:a?" in words and after(words, "-c:a") == "copy" and after(words, "-crf") == "18" and
           after(words, "-c:v") == "libx264" and after(words, "-f") == "rawvideo", f"the encoder was told {words}")
     check(files(bench) == ["big.mp4"], f"left behind: {files(bench)}")
+    # The encoder opens what has the name, a link too: nobody can know the name before the file is there.
+    check(made["there"] and re.fullmatch(r"file:\.big\.mp4\.\d+-\d{6,}\.tmp", words[-1]), f"it writes {words[-1]}, there: {made['there']}")
     result = upscale(bench)
     check(result.code == 2 and "big.mp4: exists already; --force replaces it" in result.err, "it is not replaced", result)
     # A varying rate, pixels that are not square, pictures later than the sound, an odd size.
