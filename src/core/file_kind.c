@@ -1,12 +1,13 @@
 #include "core/file_kind.h"
 
+#include "core/regular_file.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct signature {
@@ -139,15 +140,13 @@ cod_file_kind cod_file_kind_of(const void *data, size_t count, const char **name
 /** @return bytes read; -1 where it is no regular file or cannot be read */
 static ssize_t read_first(const char *path, unsigned char bytes[COD_FILE_KIND_BYTES])
 {
-    struct stat info;
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is passed over, not waited for */
+    const int file = cod_regular_open(path, O_RDONLY);
     if (file < 0)
         return -1;
-    ssize_t got = -1;
-    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode))
-        do
-            got = read(file, bytes, COD_FILE_KIND_BYTES);
-        while (got < 0 && errno == EINTR);
+    ssize_t got;
+    do
+        got = read(file, bytes, COD_FILE_KIND_BYTES);
+    while (got < 0 && errno == EINTR);
     close(file);
     return got;
 }
@@ -194,14 +193,19 @@ const char *cod_file_kind_advice(cod_file_kind kind)
     return "";
 }
 
-cod_status cod_explain_file(cod_status status, const char *path, unsigned wanted, const char *what)
+cod_status cod_check_file_kind(const char *path, unsigned wanted, const char *what)
 {
     const char *name = "";
-    if (status != COD_ERR_FORMAT && status != COD_ERR_UNSUPPORTED && status != COD_ERR_ARGUMENT)
-        return status;
     const cod_file_kind kind = kind_at(path, &name);
     if (kind == COD_FILE_UNKNOWN || (kind & wanted) != 0)
-        return status;
+        return COD_OK;
     const char *advice = cod_file_kind_advice(kind);
     return cod_fail(COD_ERR_FORMAT, "'%s' is %s, not %s%s%s", path, name, what, *advice != '\0' ? ": " : "", advice);
+}
+
+cod_status cod_explain_file(cod_status status, const char *path, unsigned wanted, const char *what)
+{
+    if (status == COD_ERR_FORMAT || status == COD_ERR_UNSUPPORTED || status == COD_ERR_ARGUMENT)
+        (void)!cod_check_file_kind(path, wanted, what); /* its message takes the place of the one that there is */
+    return status;
 }

@@ -42,13 +42,19 @@ cod_file_kind cod_file_kind_at(const char *path);
 const char *cod_file_kind_advice(cod_file_kind kind);
 
 /**
- * For callers that could not read a file: if it is recognised as something else than was wanted, this thread's message
- * becomes "'PATH' is an HTML page, not a safetensors file: …". Messages of COD_ERR_FORMAT, COD_ERR_UNSUPPORTED and
- * COD_ERR_ARGUMENT are replaced, no others.
+ * Refuses a file that is recognised as something else than is wanted: "'PATH' is an HTML page, not a video: …".
  *
- * @param wanted  kinds, joined by `|`; messages about these stay
- * @param what    "a safetensors file"
- * @return `status`, or COD_ERR_FORMAT where the message was replaced
+ * @param wanted  kinds, joined by `|`
+ * @param what    "a video"
+ * @return COD_ERR_FORMAT; COD_OK where it is unknown, or cannot be read
+ */
+COD_MUST_CHECK cod_status cod_check_file_kind(const char *path, unsigned wanted, const char *what);
+
+/**
+ * For callers that could not read a file: the message of cod_check_file_kind(), if it has one, takes the place of this
+ * thread's message about COD_ERR_FORMAT, COD_ERR_UNSUPPORTED or COD_ERR_ARGUMENT.
+ *
+ * @return `status`
  */
 cod_status cod_explain_file(cod_status status, const char *path, unsigned wanted, const char *what);
 

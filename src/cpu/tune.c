@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/option.h"
+#include "core/regular_file.h"
 #include "core/trace.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LEAST_PICTURES = 4, LEAST_LINES = 16, MOST_PIXELS = 16384, MOST_RUNS = 3 };
+enum { LEAST_PICTURES = 4, LEAST_LINES = 16, MOST_PIXELS = 16384, MOST_RUNS = 3, MOST_REMEMBERED = 1 << 16 };
 static const double budget_s = 1.0, enough_s = 0.02, hopeless = 1.5;
 
 struct cpu_tuned {
@@ -70,10 +71,18 @@ static bool cache_path(char *path, size_t bytes)
 static void read_cache(cod_device *device)
 {
     char path[4096], line[512];
-    FILE *file = cache_path(path, sizeof path) ? fopen(path, "re") : NULL;
-    if (file == NULL)
+    if (!cache_path(path, sizeof path))
         return;
-    while (fgets(line, sizeof line, file) != NULL) {
+    const int descriptor = cod_regular_open(path, O_RDONLY);
+    if (descriptor < 0 && errno == EINVAL)
+        cod_log_warn("'%s' is no regular file: convolutions are timed anew, and what is found is not kept", path);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+    if (file == NULL) {
+        if (descriptor >= 0)
+            close(descriptor);
+        return;
+    }
+    for (int i = 0; i < MOST_REMEMBERED && fgets(line, sizeof line, file) != NULL; i++) {
         uint64_t key;
         char name[16];
         if (sscanf(line, "%16" SCNx64 " %15s", &key, name) == 2)
@@ -86,7 +95,7 @@ static void append_cache(uint64_t key, const char *name, const char *description
 {
     char path[4096], line[512];
     const int length = snprintf(line, sizeof line, "%016" PRIx64 " %s  %.400s\n", key, name, description);
-    const int file = cache_path(path, sizeof path) ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+    const int file = cache_path(path, sizeof path) ? cod_regular_open(path, O_WRONLY | O_APPEND | O_CREAT) : -1;
     if (file < 0)
         return;
     if (write(file, line, (size_t)length) != length)

@@ -2,6 +2,7 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/regular_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,9 +125,15 @@ static cod_status read_file(const char *path, choice_list *list, bool *foreign)
     size_t damaged = 0;
     cod_status status = COD_OK;
     *foreign = false;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
+    const int descriptor = cod_regular_open(path, O_RDONLY);
+    if (descriptor < 0 && errno == EINVAL)
+        cod_log_warn("'%s' is no regular file: it is not used", path);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+    if (file == NULL) {
+        if (descriptor >= 0)
+            close(descriptor);
         return COD_OK;
+    }
     const bool empty = fgets(line, sizeof line, file) == NULL;
     *foreign = !empty && strcmp(line, header) != 0;
     while (!empty && !*foreign && status == COD_OK && fgets(line, sizeof line, file) != NULL) {
@@ -194,6 +201,10 @@ static cod_status merge_file(const char *path, const char *key, const char *name
 static cod_status store(const char *path, const char *key, const char *name, double us)
 {
     char lock[PATH_BYTES + 16];
+    struct stat info;
+    /* Renaming over a device, such as /dev/null, would replace it. */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return cod_fail(COD_ERR_IO, "'%s' is no regular file", path);
     snprintf(lock, sizeof lock, "%s.lock", path);
     const int file = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0)

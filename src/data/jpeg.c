@@ -17,10 +17,14 @@
  */
 enum { MOST_PIXELS_A_BYTE = 8 * 64 * 16 };
 
+/** Each scan of a progressive picture passes over all of it, however few its bytes are. Usual ones have some ten. */
+enum { MOST_SCANS = 100 };
+
 typedef struct jpeg_context {
     struct jpeg_error_mgr manager; /* first: libjpeg hands us back a pointer to it */
     jmp_buf jump;
     char reason[JMSG_LENGTH_MAX];
+    struct jpeg_progress_mgr progress;
 } jpeg_context;
 
 _Noreturn static void on_error(j_common_ptr jpeg)
@@ -47,6 +51,16 @@ static void on_message(j_common_ptr jpeg, int level)
     default:
         on_error(jpeg);
     }
+}
+
+static void on_progress(j_common_ptr jpeg)
+{
+    jpeg_context *context = (jpeg_context *)jpeg->err;
+    if (!jpeg->is_decompressor || ((j_decompress_ptr)jpeg)->input_scan_number <= MOST_SCANS)
+        return;
+    snprintf(context->reason, sizeof context->reason, "more than %d scans, each of which passes over the whole picture",
+             MOST_SCANS);
+    longjmp(context->jump, 1);
 }
 
 static void on_output(j_common_ptr jpeg)
@@ -104,6 +118,8 @@ static cod_status decode(struct jpeg_decompress_struct *jpeg, jpeg_context *cont
         return cod_fail(COD_ERR_FORMAT, "damaged JPEG: %s", context->reason);
     jpeg_create_decompress(jpeg);
     jpeg->mem->max_memory_to_use = 1L << 30;
+    jpeg->progress = &context->progress;
+    context->progress.progress_monitor = on_progress;
     jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xFFFF);
     jpeg_save_markers(jpeg, JPEG_APP0 + 2, 0xFFFF);
     jpeg_mem_src(jpeg, bytes, (unsigned long)count);

@@ -63,6 +63,7 @@ typedef struct machine {
     values stack, memo;
     const pickle_storage *storages; /**< the last one named */
     size_t copied;                  /**< items of lists that dictionaries were made of */
+    size_t *left;                   /**< instructions that may still come */
 } machine;
 
 static cod_status damaged(const machine *m, const char *what)
@@ -343,7 +344,7 @@ static cod_status memoise(machine *m, uint64_t index)
 {
     if (m->stack.count == 0 || *at(&m->stack, m->stack.count - 1) == NULL)
         return damaged(m, "a value is missing");
-    if (index >= m->bytes) /* writers count from 0, and each number costs them a byte */
+    if (index >= m->bytes || index >= PICKLE_STEPS_MOST) /* writers count from 0, and each number costs them a byte */
         return damaged(m, "a place to remember a value at is out of range");
     while (m->memo.count <= index)
         COD_TRY(append(&m->memo, NULL));
@@ -383,9 +384,8 @@ static cod_status carry_out(machine *m, unsigned char instruction)
     pickle_value *value = NULL;
     switch (instruction) {
     case PROTO:
-        return take_number(m, 1, &number);
     case FRAME:
-        return take_number(m, 8, &number);
+        return take_number(m, instruction == FRAME ? 8 : 1, &number);
     case MARK:
         return append(&m->stack, NULL);
     case POP:
@@ -427,11 +427,9 @@ static cod_status carry_out(machine *m, unsigned char instruction)
     case EMPTY_TUPLE:
         return push_small_tuple(m, 0);
     case TUPLE1:
-        return push_small_tuple(m, 1);
     case TUPLE2:
-        return push_small_tuple(m, 2);
     case TUPLE3:
-        return push_small_tuple(m, 3);
+        return push_small_tuple(m, (size_t)(instruction - TUPLE1) + 1);
     case TUPLE:
         return push_marked_tuple(m);
     case EMPTY_DICT:
@@ -452,10 +450,8 @@ static cod_status carry_out(machine *m, unsigned char instruction)
     case BUILD:
         return build(m);
     case BINPUT:
-        COD_TRY(take_number(m, 1, &number));
-        return memoise(m, number);
     case LONG_BINPUT:
-        COD_TRY(take_number(m, 4, &number));
+        COD_TRY(take_number(m, instruction == BINPUT ? 1 : 4, &number));
         return memoise(m, number);
     case MEMOIZE:
         return memoise(m, m->memo.count);
@@ -478,6 +474,10 @@ static cod_status run(machine *m, pickle_value **result)
 {
     for (;;) {
         const unsigned char *instruction = NULL;
+        if (*m->left == 0)
+            return cod_fail(COD_ERR_UNSUPPORTED, "its pickles have more than %d instructions: no weights need so many",
+                            PICKLE_STEPS_MOST);
+        --*m->left;
         COD_TRY(take(m, 1, &instruction));
         if (*instruction == STOP)
             return pop(m, result);
@@ -485,10 +485,10 @@ static cod_status run(machine *m, pickle_value **result)
     }
 }
 
-cod_status cod_pickle_read(cod_arena *arena, const unsigned char *data, size_t bytes, size_t *used,
+cod_status cod_pickle_read(cod_arena *arena, const unsigned char *data, size_t bytes, size_t *used, size_t *left,
                            pickle_value **result, const pickle_storage **storages)
 {
-    machine m = {.arena = arena, .data = data, .bytes = bytes};
+    machine m = {.arena = arena, .data = data, .bytes = bytes, .left = left};
     const cod_status status = run(&m, result);
     *used = m.at;
     if (storages != NULL)

@@ -11,6 +11,9 @@
 #include "core/memory.h"
 #include "io/safetensors.h"
 
+/** A tensor takes some 60 instructions, and an instruction at most some 200 bytes of memory. */
+enum { PICKLE_STEPS_MOST = 1 << 21 };
+
 typedef enum pickle_kind {
     PICKLE_NOTHING, /**< None, and values that are ignored here, such as a device */
     PICKLE_INTEGER, /**< also True and False */
@@ -63,13 +66,14 @@ struct pickle_value {
  *
  * @param arena          keeps all values
  * @param[out] used      bytes up to its end; another may follow
+ * @param[in,out] left   instructions that may come; PICKLE_STEPS_MOST at first, for all pickles of a file together
  * @param[out] result    what it holds
  * @param[out] storages  all storages that it names, each as often as it is named; may be NULL
  * @return COD_ERR_FORMAT when it is damaged; COD_ERR_UNSUPPORTED, with the name, where it wants a class or an
  *   instruction that is not known
  */
 COD_MUST_CHECK cod_status cod_pickle_read(cod_arena *arena, const unsigned char *data, size_t bytes, size_t *used,
-                                          pickle_value **result, const pickle_storage **storages);
+                                          size_t *left, pickle_value **result, const pickle_storage **storages);
 
 /** @return COD_ERR_UNSUPPORTED, with its name, where weights are not made of it */
 COD_MUST_CHECK cod_status cod_pickle_class(const char *module, const char *name, const struct pickle_class **class);

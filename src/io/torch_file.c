@@ -9,8 +9,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Pickles of published networks have some 100 KB. A value takes 64 bytes, so that this bounds memory to about 1 GB. */
+/* Pickles of published networks have some 100 KB. */
 enum { PICKLE_BYTES_MAX = 16 << 20, DEPTH_MAX = 16 };
+
+/** Tensors may share their numbers, as averaged weights do that are saved before the first step. */
+enum { SHARES_MOST = 8, SHARED_LEAST = 1 << 20 };
 
 /** How a file of the older form begins: the pickle of a number that marks it, 0x1950a86a20f9469cfc6c. */
 static const unsigned char old_mark[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
@@ -37,8 +40,10 @@ struct cod_torch_file {
     old_storage *old;   /**< by key */
     size_t old_count;
     void *tensors; /**< cod_torch_tensor [count] */
-    size_t count, room;
-    size_t gathered; /**< bytes of data that did not lie row-major */
+    size_t count, tensors_bytes;
+    size_t gathered;   /**< bytes of data that did not lie row-major */
+    size_t named;      /**< bytes of all tensors */
+    size_t steps_left; /**< instructions of pickles that may still come */
 };
 
 static int by_old_key(const void *a, const void *b)
@@ -115,13 +120,19 @@ static cod_status add_tensor(cod_torch_file *file, const char *section, const ch
     if ((uint64_t)storage->count > available / element)
         return cod_fail(COD_ERR_FORMAT, "the numbers '%.100s' of tensor '%.100s' are cut off: %zu bytes of %lld x %zu",
                         storage->key, name, available, (long long)storage->count, element);
-    COD_TRY(
-        cod_io_reserve(&file->tensors, &file->room, file->count * sizeof(cod_torch_tensor), sizeof(cod_torch_tensor)));
+    COD_TRY(cod_io_reserve(&file->tensors, &file->tensors_bytes, file->count * sizeof(cod_torch_tensor),
+                           sizeof(cod_torch_tensor)));
     cod_torch_tensor *out = (cod_torch_tensor *)file->tensors + file->count;
     *out = (cod_torch_tensor){.section = section,
                               .tensor = {.name = name, .dtype = storage->dtype, .rank = tensor->rank, .data = data}};
     memcpy(out->tensor.shape, tensor->shape, sizeof out->tensor.shape);
     out->tensor.bytes = cod_st_count(&out->tensor) * element;
+    file->named += out->tensor.bytes;
+    if (file->named > SHARED_LEAST && file->named / SHARES_MOST > file->size)
+        return cod_fail(COD_ERR_UNSUPPORTED,
+                        "its tensors share the same numbers: all together have more than %d times the file's %zu "
+                        "bytes, up to '%.100s'",
+                        SHARES_MOST, file->size, name);
     if (out->tensor.bytes > 0)
         data += (size_t)tensor->offset * element;
     out->tensor.data = data;
@@ -200,8 +211,8 @@ static cod_status collect_all(cod_torch_file *file, pickle_value *root)
 static cod_status read_pickle(cod_torch_file *file, const unsigned char *data, size_t bytes, size_t *used,
                               pickle_value **root, const pickle_storage **storages)
 {
-    return cod_pickle_read(&file->arena, data, bytes < PICKLE_BYTES_MAX ? bytes : PICKLE_BYTES_MAX, used, root,
-                           storages);
+    return cod_pickle_read(&file->arena, data, bytes < PICKLE_BYTES_MAX ? bytes : PICKLE_BYTES_MAX, used,
+                           &file->steps_left, root, storages);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -321,7 +332,7 @@ static cod_status open_bytes(const void *data, size_t size, bool mapped, cod_tor
     if (file == NULL && mapped)
         munmap((void *)(uintptr_t)data, size);
     COD_REQUIRE_MEMORY(file);
-    *file = (cod_torch_file){.bytes = data, .size = size, .mapped = mapped};
+    *file = (cod_torch_file){.bytes = data, .size = size, .mapped = mapped, .steps_left = PICKLE_STEPS_MOST};
     const bool is_old = size > sizeof old_mark && memcmp(data, old_mark, sizeof old_mark) == 0;
     const cod_status status = is_old ? read_old(file) : read_archive(file);
     if (status != COD_OK) {

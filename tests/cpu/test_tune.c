@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /**
@@ -118,6 +119,20 @@ TEST(an_unknown_name_is_refused)
     assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd, winograd4, strided, phased or onednn",
                  cod_cpu_backend.open(NULL, &device));
     unsetenv("COD_CPU_CONVOLUTION");
+}
+
+/** A pipe or a device in the file's place is neither read nor written, and nobody waits for it. */
+TEST(what_is_no_file_is_passed_over)
+{
+    unlink(cache_file());
+    assert_int_equal(mkfifo(cache_file(), 0600), 0);
+    plan_once(false, false, 8);
+    unlink(cache_file());
+    assert_int_equal(symlink("/dev/zero", cache_file()), 0);
+    plan_once(false, false, 8);
+    unlink(cache_file());
+    plan_once(false, false, 8);
+    assert_int_equal(cached_lines(), 1);
 }
 
 static int set_up(void **state)

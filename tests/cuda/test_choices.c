@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -334,6 +335,20 @@ TEST_WITH(failures_end_the_search_and_nothing_is_remembered, clean, NULL)
     assert_int_equal(f.times[2], 0);
     assert_null(cuda_choices_find(choices, "op"));
     cuda_choices_close(choices);
+}
+
+/** Whoever runs as root may replace a device by renaming over it. */
+TEST_WITH(what_is_no_file_stays_as_it_is, clean, NULL)
+{
+    struct stat info;
+    assert_int_equal(mkfifo(file(), 0600), 0);
+    warnings = 0;
+    tell("op", "kernel"); /* nobody waits */
+    assert_string_equal(told("op"), "");
+    assert_true(warnings > 0);
+    assert_int_equal(stat(file(), &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    unlink(file());
 }
 
 static int set_up(void **state)

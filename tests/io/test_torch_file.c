@@ -188,7 +188,7 @@ TEST(damage_of_each_entry_is_refused_by_name)
 #define FLOATS  "ctorch\nFloatStorage\n"
 #define REBUILD "ctorch._utils\n_rebuild_tensor_v2\n"
 /** A storage 'k' with so many numbers. */
-#define STORAGE(count) "(X\7\0\0\0storage" FLOATS "X\1\0\0\0kX\3\0\0\0cpuK" count "tQ"
+#define STORAGE(count) "(X\7\0\0\0storage" FLOATS "X\1\0\0\0kX\3\0\0\0cpu" count "tQ"
 /** A tensor of that storage, and the dictionary {'a': tensor}. */
 #define VALUE(count, offset, shape, stride)  REBUILD "(" STORAGE(count) offset shape stride "\x89}tR"
 #define TENSOR(count, offset, shape, stride) "\x80\x02}X\1\0\0\0a" VALUE(count, offset, shape, stride) "s."
@@ -216,17 +216,17 @@ TEST(hostile_pickles_are_refused)
         size_t bytes;
         const char *message; /**< NULL = it is right */
     } cases[] = {
-        CASE(TENSOR("\2", "K\0", "K\2\x85", "K\1\x85"), NULL),
-        CASE(TENSOR("\2", "K\1", "K\2\x85", "K\1\x85"), "a tensor reaches beyond its storage"),
-        CASE(TENSOR("\2", "K\0", "K\2\x85", "K\2\x85"), "a tensor reaches beyond its storage"),
-        CASE(TENSOR("\2", "K\0", "K\3\x85", "K\0\x85"), "a tensor reaches beyond its storage"),
-        CASE(TENSOR("\2", "K\0", "J\0\0\0\x80\x85", "K\1\x85"), "a tensor is described"),
-        CASE(TENSOR("\2", "J\xff\xff\xff\xff", "K\1\x85", "K\1\x85"), "a tensor is described"),
-        CASE(TENSOR("\2", "K\0", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85",
+        CASE(TENSOR("K\2", "K\0", "K\2\x85", "K\1\x85"), NULL),
+        CASE(TENSOR("K\2", "K\1", "K\2\x85", "K\1\x85"), "a tensor reaches beyond its storage"),
+        CASE(TENSOR("K\2", "K\0", "K\2\x85", "K\2\x85"), "a tensor reaches beyond its storage"),
+        CASE(TENSOR("K\2", "K\0", "K\3\x85", "K\0\x85"), "a tensor reaches beyond its storage"),
+        CASE(TENSOR("K\2", "K\0", "J\0\0\0\x80\x85", "K\1\x85"), "a tensor is described"),
+        CASE(TENSOR("K\2", "J\xff\xff\xff\xff", "K\1\x85", "K\1\x85"), "a tensor is described"),
+        CASE(TENSOR("K\2", "K\0", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85",
                     "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85"),
              "a tensor reaches beyond its storage"),
-        CASE(TENSOR("\2", "K\0", "K\2\x85", "K\1K\1\x86"), "a tensor is described"),
-        CASE(TENSOR("\3", "K\0", "K\3\x85", "K\1\x85"), "are cut off"),
+        CASE(TENSOR("K\2", "K\0", "K\2\x85", "K\1K\1\x86"), "a tensor is described"),
+        CASE(TENSOR("K\3", "K\0", "K\3\x85", "K\1\x85"), "are cut off"),
         CASE("\x80\x02(ios\nsystem\n.", "instruction 0x69"), /* INST */
         CASE("\x80\x02\x82\1.", "instruction 0x82"),         /* EXT1 */
         CASE("\x80\4\x8c\x08"
@@ -236,8 +236,8 @@ TEST(hostile_pickles_are_refused)
         /* Objects that stand beside weights are passed over, others made in the same way are refused. */
         CASE("\x80\2cnumpy\ndtype\n)\x81}bK\1K\2s(K\3e.", "belong to no tensor"),
         CASE("\x80\2cnumpyish\ndtype\n)\x81.", "it needs Python's 'numpyish.dtype'"),
-        CASE("\x80\2}X\1\0\0\0bcnumpy\nx\nC\1z\x85RsX\1\0\0\0a" VALUE("\2", "K\0", "K\2\x85", "K\1\x85") "s.", NULL),
-        CASE("\x80\2ccollections\ndefaultdict\nc__builtin__\ndict\n\x85RX\1\0\0\0a" VALUE("\2", "K\0", "K\2\x85",
+        CASE("\x80\2}X\1\0\0\0bcnumpy\nx\nC\1z\x85RsX\1\0\0\0a" VALUE("K\2", "K\0", "K\2\x85", "K\1\x85") "s.", NULL),
+        CASE("\x80\2ccollections\ndefaultdict\nc__builtin__\ndict\n\x85RX\1\0\0\0a" VALUE("K\2", "K\0", "K\2\x85",
                                                                                           "K\1\x85") "s.",
              NULL),
         CASE("\x80\2K\1\x85R.", "a value is missing"),
@@ -255,8 +255,8 @@ TEST(hostile_pickles_are_refused)
         CASE("\x80\2X\1\0\0\0\0.", "a zero byte"),
         CASE("\x80\2(.", "a value is missing"),
         /* A dictionary that holds itself, and one that two others hold, are each looked at once. */
-        CASE("\x80\2}q\0X\1\0\0\0bh\0sX\1\0\0\0a" VALUE("\2", "K\0", "K\2\x85", "K\1\x85") "s.", NULL),
-        CASE("\x80\2}q\0(X\1\0\0\0a" VALUE("\2", "K\0", "K\2\x85", "K\1\x85") "K\0}q\1(K\1h\1K\2h\0uK\3h\1u.", NULL),
+        CASE("\x80\2}q\0X\1\0\0\0bh\0sX\1\0\0\0a" VALUE("K\2", "K\0", "K\2\x85", "K\1\x85") "s.", NULL),
+        CASE("\x80\2}q\0(X\1\0\0\0a" VALUE("K\2", "K\0", "K\2\x85", "K\1\x85") "K\0}q\1(K\1h\1K\2h\0uK\3h\1u.", NULL),
     };
     unsigned char room[1024];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -293,10 +293,57 @@ TEST(one_list_does_not_fill_the_memory)
     assert_fails(COD_ERR_FORMAT, "made a dictionary of again and again", open_root(root, bytes, &file, room));
 }
 
+/** A pickle of single bytes that each make a value: memory stays in proportion to what networks need. */
+TEST(many_values_do_not_fill_the_memory)
+{
+    enum { VALUES = 1 << 21 };
+    static const char begin[] = BEGIN LITTLE "\x80\2(";
+    const size_t bytes = sizeof begin + VALUES;
+    char *pickle = malloc(bytes);
+    assert_non_null(pickle);
+    memset(pickle, 'N', bytes);
+    memcpy(pickle, begin, sizeof begin - 1);
+    cod_torch_file *file;
+    assert_fails(COD_ERR_UNSUPPORTED, "more than 2097152 instructions", cod_torch_open_memory(pickle, bytes, &file));
+    free(pickle);
+}
+
+/** So many tensors of one storage of 128 KiB. */
+static cod_status open_shared(int tensors, cod_torch_file **file)
+{
+    enum { NUMBERS = 1 << 15, ROOM = NUMBERS * 4 + 32768 };
+    static const char begin[] = BEGIN LITTLE "\x80\2}(";
+    static const char value[] = VALUE("J\0\x80\0\0", "K\0", "J\0\x80\0\0\x85", "K\1\x85");
+    static const char end[] = "u." KEYS "\0\x80\0\0\0\0\0";
+    char *room = calloc(1, ROOM);
+    assert_non_null(room);
+    size_t bytes = sizeof begin - 1;
+    memcpy(room, begin, bytes);
+    for (int i = 0; i < tensors; i++) {
+        const char key[] = {'K', (char)i};
+        memcpy(room + bytes, key, sizeof key);
+        memcpy(room + bytes + sizeof key, value, sizeof value - 1);
+        bytes += sizeof key + sizeof value - 1;
+    }
+    memcpy(room + bytes, end, sizeof end);
+    const cod_status status = cod_torch_open_memory(room, bytes + sizeof end + NUMBERS * 4, file);
+    cod_torch_close(*file);
+    free(room);
+    return status;
+}
+
+/** What is written of a file is not many times as large as the file. */
+TEST(tensors_share_numbers_within_reason)
+{
+    cod_torch_file *file;
+    assert_ok(open_shared(8, &file));
+    assert_fails(COD_ERR_UNSUPPORTED, "its tensors share the same numbers", open_shared(60, &file));
+}
+
 TEST(other_processors_are_refused)
 {
     static const char big[] =
-        BEGIN "\x80\x02}X\x0d\0\0\0little_endian\x89s." TENSOR("\2", "K\0", "K\2\x85", "K\1\x85") KEYS DATA;
+        BEGIN "\x80\x02}X\x0d\0\0\0little_endian\x89s." TENSOR("K\2", "K\0", "K\2\x85", "K\1\x85") KEYS DATA;
     cod_torch_file *file;
     assert_fails(COD_ERR_UNSUPPORTED, "most significant byte first", cod_torch_open_memory(big, sizeof big - 1, &file));
 }

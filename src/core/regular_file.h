@@ -1,0 +1,15 @@
+/**
+ * @file
+ * Opens files that programs keep for themselves: a pipe or a device in such a file's place is refused, not waited for.
+ */
+#ifndef COD_CORE_REGULAR_FILE_H
+#define COD_CORE_REGULAR_FILE_H
+
+/**
+ * open() that takes nothing but a regular file, with mode 0666 where `flags` create one, and closes it at exec().
+ *
+ * @return a descriptor; -1 with errno, which is EINVAL where it is no regular file
+ */
+int cod_regular_open(const char *path, int flags);
+
+#endif
