@@ -1,5 +1,6 @@
 #include "tools/video.h"
 
+#include "core/file_kind.h"
 #include "core/log.h"
 #include "core/trace.h"
 #include "io/file.h"
@@ -324,6 +325,7 @@ cod_status cod_video_run(const cod_video_job *job, cod_video_result *result)
     const int signals[] = {SIGPIPE, SIGINT, SIGTERM};
     struct sigaction before[3];
     *result = (cod_video_result){0};
+    COD_TRY(cod_check_file_kind(job->input, COD_FILE_VIDEO | COD_FILE_PICTURE, "a video"));
     pipeline p = {.job = job, .result = result};
     asked = 0;
     for (size_t i = 0; i < 3; i++)

@@ -1,5 +1,7 @@
 #include "config_internal.h"
 
+#include "core/file_kind.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -38,7 +40,7 @@ cod_status cod_config_open(const char *path, const char *const *overrides, size_
     cod_status status = read_file(path, text, &bytes);
     COD_THEN(status, cod_config_open_text(path, text, bytes, overrides, count, config));
     free(text);
-    return status;
+    return cod_explain_file(status, path, COD_FILE_EMPTY, "a configuration");
 }
 
 static cod_status open_text(cod_config *config, const char *name, const char *text, size_t bytes,

@@ -1,5 +1,8 @@
 #include "data/idx_internal.h"
 
+#include "core/file_kind.h"
+#include "core/regular_file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -16,9 +19,9 @@ static const uint64_t max_bytes = (uint64_t)1 << 36; /**< a damaged header asks 
 
 static cod_status open_file(const char *path, gzFile *out)
 {
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const int file = cod_regular_open(path, O_RDONLY);
     if (file < 0)
-        return cod_fail(COD_ERR_IO, "%s: %s", path, strerror(errno));
+        return cod_fail(COD_ERR_IO, "%s: %s", path, errno == EINVAL ? "is no regular file" : strerror(errno));
     *out = gzdopen(file, "rb");
     if (*out == NULL) {
         close(file);
@@ -102,7 +105,8 @@ cod_status cod_idx_probe(const char *path, int rank, cod_idx *out)
     COD_TRY(open_file(path, &file));
     const cod_status status = read_header(file, path, rank, out);
     gzclose_r(file);
-    return status == COD_OK ? check_length(path, out) : status;
+    return status == COD_OK ? check_length(path, out)
+                            : cod_explain_file(status, path, COD_FILE_EMPTY | COD_FILE_GZIP, "an IDX file");
 }
 
 static cod_status read_values(gzFile file, const char *path, int rank, const cod_idx *header, uint8_t *values)

@@ -1,6 +1,8 @@
 #include "data/image_internal.h"
 #include "data/notes_internal.h"
 
+#include "core/file_kind.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,6 +94,11 @@ static cod_status decode(const uint8_t *bytes, size_t count, bool header_only, c
     const cod_image_decoder decoder = detect(bytes, count, &foreign);
     if (decoder != NULL)
         return decoder(bytes, count, header_only, image);
+    const char *name;
+    const cod_file_kind kind = cod_file_kind_of(bytes, count, &name);
+    if (kind != COD_FILE_UNKNOWN && kind != COD_FILE_EMPTY && kind != COD_FILE_PICTURE)
+        return cod_fail(COD_ERR_FORMAT, "%s, not a picture%s%s", name, *cod_file_kind_advice(kind) != '\0' ? ": " : "",
+                        cod_file_kind_advice(kind));
     if (foreign != NULL)
         return cod_fail(COD_ERR_UNSUPPORTED, "%s is not supported; convert it to PNG, JPEG or WebP", foreign);
     return cod_fail(COD_ERR_FORMAT,

@@ -4,11 +4,16 @@
  */
 #include "data/examples_internal.h"
 
+#include "core/file_kind.h"
+#include "core/regular_file.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_COLUMNS = 4096 };
 
@@ -51,9 +56,15 @@ static cod_status read_open(FILE *file, const char *path, char **text, size_t *l
 
 static cod_status read_text(const char *path, char **text, size_t *length)
 {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return cod_fail(COD_ERR_IO, "data.path: '%s': %s", path, strerror(errno));
+    const int descriptor = cod_regular_open(path, O_RDONLY);
+    if (descriptor < 0)
+        return cod_fail(COD_ERR_IO, "data.path: '%s': %s", path,
+                        errno == EINVAL ? "is no regular file" : strerror(errno));
+    FILE *file = fdopen(descriptor, "rb");
+    if (file == NULL) {
+        close(descriptor);
+        return cod_fail(COD_ERR_MEMORY, "no memory to read '%s'", path);
+    }
     const cod_status status = read_open(file, path, text, length);
     fclose(file);
     return status;
@@ -257,5 +268,5 @@ cod_status cod_iris_read(const cod_data_options *options, bool report, cod_examp
     COD_THEN(status, take_classes(&t, out));
     COD_THEN(status, take_numbers(&t, out));
     free(t.text);
-    return status;
+    return cod_explain_file(status, t.path, COD_FILE_EMPTY, "a table");
 }

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import zlib
 
+from torch_files import Tensor, compact, plain_zip, torch_file
 from train_support import CONFIG
 
 
@@ -89,6 +90,20 @@ def make_files(program, folder):
         header[tensor] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + size]}
         data += bytes(size)
     header = json.dumps(header).encode()
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 67040989\n"
+    for name in ("lfs.pth", "lfs.safetensors", "lfs.yaml", "lfs.csv", "lfs.png", "lfs.mp4"):
+        write(name, pointer)
+    write("page.pth", "<!DOCTYPE html><html><body>Sign in</body></html>")
+    write("packed.pth", gzip.compress(b"weights", mtime=0))
+    write("picture.pth", png(8, 8))
+    write("empty.safetensors", "")
+    write("network.onnx", b"\x08\x09\x12\x07pytorch")
+    write("plain.zip", plain_zip({"a.txt": b"text"}))
+    write("saved.safetensors", torch_file({"params": {"weight": Tensor((1,), bytes(4))}}))
+    damaged = bytearray(torch_file({"params": compact()}))
+    damaged[damaged.index(struct.pack("<f", 0.03))] ^= 1
+    write("damaged.pth", bytes(damaged))
+    write("two.pth", torch_file({f"{network}.{name}": tensor for network in ("netG", "netD") for name, tensor in compact().items()}))
     write("vgg.safetensors", struct.pack("<Q", len(header)) + header + data)
     subprocess.run([program, "train", "ok.yaml", "train.steps=10", "eval.every=0"], cwd=folder, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -247,7 +262,7 @@ CASES = {
         (["eval", MODEL, "--data", "photos/good", "--device", "gpu"], 2, "--device: 'gpu' is not one of: auto, cpu, cuda"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "psnr,nice"], 2, "unknown metric 'nice'; known are psnr, ssim, niqe, pi and lpips"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "niqe"], 2, "--metrics niqe needs --niqe-model FILE"),
-        (["eval", MODEL, "--data", "photos/good", "--metrics", "niqe", "--niqe-model", "photos/good/a.png"], 1, "no ZIP archive"),
+        (["eval", MODEL, "--data", "photos/good", "--metrics", "niqe", "--niqe-model", "photos/good/a.png"], 1, "is a PNG picture, not a ZIP archive"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "pi"], 2, "--metrics pi needs --niqe-model FILE"),
         (["eval", MODEL, "--data", "photos/good", "--ma-model", "photos/good/a.png"], 2, "--ma-model is for --metrics pi"),
         (["eval", MODEL, "--data", "photos/good", "--metrics", "lpips"], 2, "--metrics lpips needs --lpips-network FILE"),
@@ -255,14 +270,17 @@ CASES = {
         (["train", "ok.yaml", "eval.metrics=psnr, nice"], 2, "unknown metric 'nice'; known are psnr, ssim, niqe, pi and lpips"),
         (["train", "ok.yaml", "eval.best=niqe"], 2, "in eval.niqe_model"),
         (["train", "ok.yaml", "eval.best=lpips"], 2, "in eval.lpips_network"),
-        (["train", "ok.yaml", "eval.niqe_model=photos/good/a.png"], 2, "no ZIP archive"),
+        (["train", "ok.yaml", "eval.niqe_model=photos/good/a.png"], 2, "is a PNG picture, not a ZIP archive"),
         (["train", "ok.yaml", f"eval.ma_model={MODEL}"], 2, "'linear' is not in it; tools/ma_model.py makes the file"),
         (["train", "ok.yaml", "eval.lpips_network=absent.safetensors"], 2, "absent.safetensors"),
         (["train", "classes.yaml", "eval.best=psnr"], 2, "the best model is chosen by accuracy"),
         (["eval", MODEL, "--data", "photos/good", "--device", "cuda"], 1, "--device: cuda: there is no NVIDIA driver on this machine; "),
         (["export", MODEL, "-o", "x.tflite"], 2, "x.tflite"),
         (["import", "absent.pth", "-o", "x.safetensors"], 1, "absent.pth"),
-        (["import", MODEL, "-o", "x.safetensors"], 1, "no ZIP archive"),
+        (["import", MODEL, "-o", "x.safetensors"], 2, "is a model of codistill already"),
+        (["import", "damaged.pth", "-o", "x.safetensors"], 1, "'archive/data/0' in the archive is damaged: its CRC-32 is another"),
+        (["import", "two.pth", "-o", "x.safetensors"], 2, "'netD' (compact, 5 tensors), 'netG' (compact, 5 tensors)"),
+        (["import", "two.pth", "-o", "x.safetensors", "--prefix", "net"], 2, "no name in it begins with --prefix 'net'"),
         (["import", "photo.pth"], 2, "either -o with the .safetensors file to write, or --list"),
         (["import", "photo.pth", "-o", "x.onnx"], 2, "must end with .safetensors"),
         (["interpolate", MODEL, "-o", "x.safetensors"], 2, "two models are wanted"),
@@ -274,6 +292,23 @@ CASES = {
         (["bench", "step", "--batch", "5x"], 2, "--batch: '5x' is not a whole number"),
         (["bench", "step", "--recipe", "gam"], 2, "there is no recipe 'gam'"),
         (["bench", "niqe", "photos/good/a.png"], 2, "--niqe-model FILE is wanted"),
+    ],
+    "another kind of file": [
+        (["import", "lfs.pth", "-o", "x.safetensors"], 1, "is a Git LFS pointer, not a file of torch.save(): fetch the file itself"),
+        (["import", "page.pth", "-o", "x.safetensors"], 1, "is an HTML page, not a file of torch.save()"),
+        (["import", "packed.pth", "-o", "x.safetensors"], 1, "is a gzip file, not a file of torch.save(): unpack it"),
+        (["import", "plain.zip", "-o", "x.safetensors"], 1, "is a ZIP archive, not a file of torch.save(): unpack it"),
+        (["import", "picture.pth", "-o", "x.safetensors"], 1, "is a PNG picture, not a file of torch.save()"),
+        (["import", "network.onnx", "-o", "x.safetensors"], 1, "is an ONNX model, not a file of torch.save()"),
+        (["upscale", "lfs.safetensors", "photos/good/a.png", "-o", "a.png"], 1, "is a Git LFS pointer, not a safetensors file"),
+        (["upscale", "saved.safetensors", "photos/good/a.png", "-o", "a.png"], 1, "is a file of torch.save(), not a safetensors file: `codistill import "),
+        (["export", "empty.safetensors", "-o", "x.onnx"], 1, "is an empty file, not a safetensors file"),
+        (["upscale", MODEL, "lfs.png", "-o", "a.png"], 1, "lfs.png: a Git LFS pointer, not a picture"),
+        (["upscale", MODEL, "lfs.mp4", "-o", "a.mp4"], 1, "is a Git LFS pointer, not a video"),
+        (["train", "lfs.yaml"], 2, "is a Git LFS pointer, not a configuration"),
+        ([*CLASSES, "data.kind=iris", "data.path=lfs.csv"], 1, "is a Git LFS pointer, not a table"),
+        ([*CLASSES, "data.kind=iris", "data.path=/dev/zero"], 1, "is no regular file"),
+        (["train", "ok.yaml", "name=i", "model.init=lfs.safetensors"], 1, "is a Git LFS pointer, not a safetensors file"),
     ],
     "ranks": [
         (["mpirun", "-n", "3", "codistill", "train", "ok.yaml", "train.strategy=codistill", "cluster.groups=2"], 2,

@@ -38,15 +38,20 @@ def pickled(value, storages):
     return b"ctorch._utils\n_rebuild_tensor_v2\n" + pickled(arguments, storages) + b"R"
 
 
+def plain_zip(entries):
+    """A ZIP archive whose entries are stored as they are."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in entries.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return file.getvalue()
+
+
 def torch_file(value):
     """What torch.save() writes of a value."""
-    storages, file = [], io.BytesIO()
+    storages = []
     data = b"\x80\x02" + pickled(value, storages) + b"."
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("archive/data.pkl", data)
-        for index, storage in enumerate(storages):
-            archive.writestr(f"archive/data/{index}", storage)
-    return file.getvalue()
+    return plain_zip({"archive/data.pkl": data, **{f"archive/data/{index}": storage for index, storage in enumerate(storages)}})
 
 
 def safetensors_file(tensors):
