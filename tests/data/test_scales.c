@@ -18,7 +18,11 @@ static void check_copy(const cod_dataset *dataset, size_t index, double scale)
     for (int64_t y = 0; y < pair.low_height * 4; y++)
         assert_memory_equal(pair.high + y * pair.low_width * 12, (uint8_t *)high.pixels + y * high.width * 3,
                             (size_t)(pair.low_width * 12));
-    const cod_image cut = {pair.low_width * 4, pair.low_height * 4, 3, 8, (void *)(uintptr_t)pair.high};
+    const cod_image cut = {.width = pair.low_width * 4,
+                           .height = pair.low_height * 4,
+                           .channels = 3,
+                           .bits = 8,
+                           .pixels = (void *)(uintptr_t)pair.high};
     assert_ok(cod_image_resize(&cut, 0.25, &low));
     assert_memory_equal(pair.low, low.pixels, cod_image_bytes(&low));
     cod_image_clear(&file);
@@ -150,7 +154,11 @@ TEST(generated_pictures_come_at_several_scales)
         cod_image small;
         assert_ok(cod_dataset_read(dataset, COD_SPLIT_TRAIN, i, &whole));
         assert_ok(cod_dataset_read(dataset, COD_SPLIT_TRAIN, i + 1, &half));
-        const cod_image high = {whole.low_width * 4, whole.low_height * 4, 3, 8, (void *)(uintptr_t)whole.high};
+        const cod_image high = {.width = whole.low_width * 4,
+                                .height = whole.low_height * 4,
+                                .channels = 3,
+                                .bits = 8,
+                                .pixels = (void *)(uintptr_t)whole.high};
         assert_ok(cod_image_resize(&high, 0.5, &small));
         assert_true(half.low_width == whole.low_width / 2 && half.low_height == whole.low_height / 2);
         assert_memory_equal(half.high, small.pixels, cod_image_bytes(&small));

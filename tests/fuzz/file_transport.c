@@ -5,7 +5,9 @@
  * checksum is put right first, bit 2 both seals are. Bytes 1 and 2, little-endian: bytes of the version's file, at most
  * all.
  */
-#include "../../src/distill/file_thread.c" /* its reader, without the thread */
+/* The reader without its thread, and what makes the seals. */
+#include "../../src/distill/file_folder.c"
+#include "../../src/distill/file_thread.c"
 
 #include "fuzz.h"
 
@@ -101,7 +103,8 @@ static void look_and_pull(file *t, const uint8_t *version, size_t bytes)
         who->window != NULL && file_check_window(t, who->window, who->damage, &identity, &header) == COD_OK;
     pull(t, p);
     pthread_mutex_unlock(&t->mutex);
-    const uint64_t left = file_newest_left(t);
+    cod_slot_stamp stamp;
+    const uint64_t left = file_newest_left(t, &stamp);
     fuzz_kinds[0].taken += sound;
     FUZZ_DEMAND(left <= COD_SLOT_VERSION_MAX && (!sound || left >= header.newest));
     if (p->phase == PULL_HERE) {
