@@ -3,6 +3,8 @@
 #include "core/memory.h"
 #include "data/notes_internal.h"
 
+#include <stdlib.h>
+
 cod_status cod_image_check_size(int64_t width, int64_t height)
 {
     if (width < 1 || height < 1)
@@ -23,6 +25,16 @@ cod_status cod_image_init(cod_image *image, int64_t width, int64_t height, int c
     COD_TRY(cod_aligned_alloc(&sized.pixels, cod_image_bytes(&sized)));
     *image = sized;
     return COD_OK;
+}
+
+void cod_image_notes_clear(cod_image *image)
+{
+    if (image->notes == NULL)
+        return;
+    free(image->notes->profile);
+    free(image->notes->exif);
+    free(image->notes);
+    image->notes = NULL;
 }
 
 void cod_image_clear(cod_image *image)

@@ -2,6 +2,7 @@
 
 #include "core/backend.h"
 #include "core/hash.h"
+#include "core/shown.h"
 #include "data/examples_internal.h"
 #include "data/placement_internal.h"
 
@@ -204,6 +205,20 @@ static void set_view(const cod_data_options *options, cod_labelled *l)
     l->mirror = options->augment && photographs;
 }
 
+/** Names of classes go into model files, reports and messages as text. */
+static cod_status check_class_names(const cod_data_options *options, const cod_examples *examples)
+{
+    for (size_t k = 0; k < examples->class_count; k++) {
+        const char *name = examples->class_names[k], *rest = name;
+        for (size_t length; *rest != '\0' && (length = cod_utf8_length(rest, strlen(rest))) > 0;)
+            rest += length;
+        if (*rest != '\0')
+            return cod_fail(COD_ERR_FORMAT, "data.path: '%s': the class '%s' is not UTF-8 text: rename it",
+                            options->path.items[0], cod_shown(name).text);
+    }
+    return COD_OK;
+}
+
 static cod_status open_labelled(const cod_data_options *options, const cod_dataset_place *place, cod_labelled *l)
 {
     static cod_status (*const readers[])(const cod_data_options *, bool,
@@ -212,6 +227,7 @@ static cod_status open_labelled(const cod_data_options *options, const cod_datas
                                                             [COD_DATA_FOLDER] = cod_class_folders_read,
                                                             [COD_DATA_SYNTHETIC] = cod_synthetic_examples_make};
     COD_TRY(readers[options->kind](options, place->report, &l->examples));
+    COD_TRY(check_class_names(options, &l->examples));
     COD_REQUIRE(l->examples.channels <= COD_LABELLED_MAX_CHANNELS, "examples of %lld channels; at most %d are taken",
                 (long long)l->examples.channels, COD_LABELLED_MAX_CHANNELS);
     set_view(options, l);

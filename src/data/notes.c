@@ -11,16 +11,6 @@ struct cod_image_notes *cod_image_notes_of(cod_image *image)
     return image->notes;
 }
 
-void cod_image_notes_clear(cod_image *image)
-{
-    if (image->notes == NULL)
-        return;
-    free(image->notes->profile);
-    free(image->notes->exif);
-    free(image->notes);
-    image->notes = NULL;
-}
-
 static cod_status keep(uint8_t **kept, size_t *kept_bytes, const void *data, size_t bytes)
 {
     uint8_t *copy = malloc(bytes);

@@ -92,6 +92,29 @@ typedef struct tags {
     uint32_t profile_bytes;
 } tags;
 
+/**
+ * What the picture's directory says of its colours; libtiff takes a palette without its colours for gray. 0 = it does
+ * not say.
+ */
+static uint32_t photometric_of(TIFF *tiff, const tiff_context *context)
+{
+    enum { TAG = TIFFTAG_PHOTOMETRIC };
+    const uint8_t *bytes = context->bytes;
+    const bool little = bytes[0] == 'I', big = bytes[2] == 43 || bytes[3] == 43;
+    const size_t head = big ? 8 : 2, entry = big ? 20 : 12, value = big ? 12 : 8;
+    const uint64_t directory = TIFFCurrentDirOffset(tiff);
+    if (directory > context->count - head)
+        return 0;
+    const size_t at = (size_t)directory + (big && !little ? 6 : 0); /* the low half of the number of entries */
+    const uint32_t entries = cod_image_number(bytes + at, 2, little);
+    for (uint32_t i = 0; i < entries && directory + head + (i + 1) * entry <= context->count; i++) {
+        const uint8_t *field = bytes + directory + head + i * entry;
+        if (cod_image_number(field, 2, little) == TAG)
+            return cod_image_number(field + value, 2, little);
+    }
+    return 0;
+}
+
 /** Which of the samples behind the colours is alpha; without the tag it is the first, as other programs have it. */
 static void find_alpha(TIFF *tiff, tags *t)
 {
@@ -319,6 +342,8 @@ static cod_status decode(TIFF *tiff, const tiff_context *context, bool header_on
     const tags t = read_tags(tiff);
     if (context->cut)
         return damaged(context);
+    if (photometric_of(tiff, context) == PHOTOMETRIC_PALETTE && t.photometric != PHOTOMETRIC_PALETTE)
+        return cod_fail(COD_ERR_FORMAT, "damaged TIFF: it lacks the colours of its palette");
     COD_TRY(cod_image_check_size(t.width, t.height));
     if (header_only) {
         image->width = t.orientation < 5 ? t.width : t.height;

@@ -114,6 +114,17 @@ static int groups_with_data(const trainer *t)
     return groups;
 }
 
+/** Whoever sets val_count to 0 may mean that nothing is held out. */
+static void tell_fraction(const cod_run_config *config)
+{
+    const cod_data_options *data = &config->data;
+    if (cod_config_find(config->config, "data.val_count") != NULL && data->val_count == 0 && data->val_fraction > 0 &&
+        cod_config_find(config->config, "data.val_fraction") == NULL && data->val_path.count == 0 && data->folds == 0)
+        cod_log_info("data.val_count=0 leaves it to data.val_fraction (%g) how much is held out; "
+                     "data.val_fraction=0 holds out nothing",
+                     data->val_fraction);
+}
+
 static cod_status open_data(trainer *t)
 {
     const cod_run_config *config = t->config;
@@ -125,6 +136,8 @@ static cod_status open_data(trainer *t)
         .report = cod_comm_rank(t->request->comm) == 0,
     };
     const cod_train_task_kind *kind = config->task;
+    if (place.report)
+        tell_fraction(config);
     COD_TRY(kind->open(t->config, &place, &t->task));
     const cod_train_task *task = t->task;
     if (!t->leader)

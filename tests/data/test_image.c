@@ -465,7 +465,7 @@ TEST(lossy_formats_read_back)
 
 TEST(sixteen_bits_round_to_eight)
 {
-    static const uint16_t wide[8] = {0, 128, 129, 65535, 257, 385, 386, 7};
+    static const uint16_t wide[8] = {0, 128, 129, 65535, 257, 385, 386, 65535};
     static const uint8_t narrow[6] = {0, 0, 1, 1, 1, 2};
     cod_image image;
     assert_ok(cod_image_init(&image, 2, 1, 4, 16));

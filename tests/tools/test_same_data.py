@@ -100,7 +100,21 @@ def tables(bench):
     bench.done("compare", "c.yaml", "compare.seeds=[1, 2]")
 
 
-CASES = {"pictures": pictures, "moved": moved, "accepted": accepted, "held-out": held_out, "tables": tables}
+def unclear(bench):
+    """val_count=0 is told to leave the choice to val_fraction, unless that is set; a class whose name is no text is refused."""
+    begun(bench)
+    words = "data.val_count=0 leaves it to data.val_fraction (0.1)"
+    for overrides, said in ((["data.val_count=0"], True), (["data.val_count=0", "data.val_fraction=0"], False)):
+        bench.write("v.yaml", bench.read("t.yaml").decode().replace("val_count: 1, ", ""))
+        result = bench.done("train", "v.yaml", *PICTURES, "name=v", "checkpoint.resume=never", "train.steps=5", *overrides)
+        check((words in result.err) == said, f"{overrides}", result)
+    bench.write("c.yaml", TABLE)
+    bench.write("table.csv", table(20).replace(",b\n", ",caf\u00e9\n").encode("latin-1"))
+    result = bench.run("train", "c.yaml")
+    check(result.code == 1 and r"'table.csv': the class 'caf\xe9' is not UTF-8 text: rename it" in result.err, "not text", result)
+
+
+CASES = {"pictures": pictures, "moved": moved, "accepted": accepted, "held-out": held_out, "tables": tables, "unclear": unclear}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
