@@ -1,6 +1,7 @@
 #include "tools/arguments.h"
 
 #include "tools/cmd.h"
+#include "tools/print.h"
 
 #include "core/option.h"
 
@@ -43,13 +44,20 @@ static int print_list(const cod_argument *own, size_t count, const cod_option_ta
     puts("--help\t-h\tflag\t-");
     for (size_t i = 0; i < count; i++) {
         const char letter[3] = {'-', own[i].letter, '\0'};
-        printf("--%s\t%s\t%s\t-\n", own[i].name, letter, own[i].text != NULL ? "value" : "flag");
+        const char *const parts[] = {own[i].name, letter, own[i].text != NULL ? "value" : "flag"};
+        fputs("--", stdout);
+        for (size_t k = 0; k < 3; k++) {
+            cod_print(stdout, "%s", parts[k]);
+            putchar('\t');
+        }
+        puts("-");
     }
     for (size_t i = 0; table != NULL && i < table->count; i++) {
         const cod_option *option = &table->options[i];
-        printf("--%s\t-\tvalue\t", option->key);
+        cod_print(stdout, "--%s", option->key);
+        fputs("\t-\tvalue\t", stdout);
         for (size_t k = 0; option->choices != NULL && option->choices[k] != NULL; k++)
-            printf("%s%s", k > 0 ? "|" : "", option->choices[k]);
+            cod_print(stdout, "%s%s", k > 0 ? "|" : "", option->choices[k]);
         puts(option->choices == NULL ? "-" : "");
     }
     return COD_EXIT_OK;

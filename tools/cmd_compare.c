@@ -7,6 +7,7 @@
 #include "tools/arguments.h"
 #include "tools/display.h"
 #include "tools/news.h"
+#include "tools/print.h"
 #include "tools/stop.h"
 
 #include <errno.h>
@@ -129,9 +130,9 @@ static cod_status write_result(const cod_comparison *c)
 {
     char folder[COD_COMPARE_PATH];
     COD_TRY(cod_comparison_write(c, folder));
-    printf("\nwritten to %s/compare.json\n", folder);
+    cod_print(stdout, "\nwritten to %s/compare.json\n", folder);
     COD_TRY(cod_report_write(folder));
-    printf("the report: %s/report.html\n", folder);
+    cod_print(stdout, "the report: %s/report.html\n", folder);
     return COD_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "io/file.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 #include "train/strategy.h"
 #include "train/task.h"
 
@@ -83,7 +84,7 @@ static cod_status show_next(cod_loader *loader, const cod_run_config *config, co
     COD_TRY(path_of(args, index, path));
     COD_TRY(write_pair(path, &batch));
     describe(config, batch.step, text);
-    printf("%s: %s\n", path, text);
+    cod_print(stdout, "%s: %s\n", path, text);
     return COD_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "infer/session.h"
 #include "tools/arguments.h"
 #include "tools/eval_classes.h"
+#include "tools/print.h"
 #include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
@@ -64,8 +65,9 @@ typedef struct arguments {
 static void show_progress(void *context, size_t done, size_t total, const cod_evaluated *image)
 {
     (void)context;
-    fprintf(stderr, "\r\033[K%zu/%zu %s: %.2f dB%s", done, total, image->file, image->quality.psnr_y,
-            done == total ? "\n" : "");
+    fputs("\r\033[K", stderr);
+    cod_print(stderr, "%zu/%zu %s: %.2f dB%s", done, total, image->file, image->quality.psnr_y,
+              done == total ? "\n" : "");
 }
 
 /** Opens the network of LPIPS, on the model's device; bicubic has none, so that one is opened in `own`. */
@@ -149,7 +151,8 @@ static int run(arguments *args, cod_arena *arena)
     COD_THEN(status, evaluate_model(args, &text));
     if (status != COD_OK)
         return cod_cmd_failed(status);
-    printf("%s%s", text, args->json ? "\n" : "");
+    cod_print_text(stdout, text);
+    fputs(args->json ? "\n" : "", stdout);
     free(text);
     return COD_EXIT_OK;
 }

@@ -6,6 +6,7 @@
 #include "infer/onnx.h"
 #include "infer/session.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -64,10 +65,10 @@ static cod_status export_model(const char *path, const char *output, const char 
     if (status == COD_OK) {
         struct stat info = {0};
         stat(output, &info);
-        printf("%s: %s, %lld bytes\n", output, saved.model.kind->name, (long long)info.st_size);
+        cod_print(stdout, "%s: %s, %lld bytes\n", output, saved.model.kind->name, (long long)info.st_size);
         if (!loadable)
-            fprintf(stderr, "codistill: %s cannot be read back by codistill: the folded model is none of its kinds\n",
-                    output);
+            cod_print(stderr, "codistill: %s cannot be read back by codistill: the folded model is none of its kinds\n",
+                      output);
     }
     cod_saved_model_clear(&saved);
     return status;

@@ -10,6 +10,7 @@
 #include "report/gallery.h"
 #include "report/markup.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 #include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
@@ -270,8 +271,8 @@ static cod_status save(gallery *g, const char *body, size_t body_bytes)
                                              : cod_file_write(g->args->output, page, bytes);
     free(page);
     if (status == COD_OK && !g->args->quiet)
-        printf("%s: %zu picture%s by %zu models, %s\n", g->args->output, g->pictures, plural(g->pictures), g->models,
-               cod_bytes_text((double)bytes).text);
+        cod_print(stdout, "%s: %zu picture%s by %zu models, %s\n", g->args->output, g->pictures, plural(g->pictures),
+                  g->models, cod_bytes_text((double)bytes).text);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "infer/model_file.h"
 #include "io/torch_file.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -290,7 +291,7 @@ static void say_rest(const source *s, const cod_foreign_network *network, const 
         add_group(&rest, name);
     }
     for (size_t i = 0; i < rest.used; i++) {
-        printf("%s%s", i == 0 ? "left out: " : ", ", rest.groups[i].name);
+        cod_print(stdout, "%s%s", i == 0 ? "left out: " : ", ", rest.groups[i].name);
         if (rest.groups[i].count > 1)
             printf(" (%zu tensors)", rest.groups[i].count);
     }
@@ -306,13 +307,13 @@ static cod_status describe(const char *output, const cod_foreign_network *networ
     cod_saved_model saved;
     const cod_status status = cod_model_load(output, &saved);
     const char *use = status == COD_OK ? NULL : use_of(output);
-    printf("%s: %zu tensors", output, network->count);
+    cod_print(stdout, "%s: %zu tensors", output, network->count);
     if (*network->prefix != '\0')
-        printf(" of '%s'", network->prefix);
+        cod_print(stdout, " of '%s'", network->prefix);
     if (status == COD_OK)
-        printf(", model %s", saved.model.kind->name);
+        cod_print(stdout, ", model %s", saved.model.kind->name);
     else if (use != NULL)
-        printf(", %s", use);
+        cod_print(stdout, ", %s", use);
     printf("\n");
     if (status != COD_OK && use == NULL)
         return cod_fail_prefix(status, "the tensors are written, but they are no model that can be run");
@@ -325,7 +326,12 @@ static void list_tensors(const source *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         const cod_torch_tensor *at = &s->all[i];
-        printf("%s\t%s\t%s\t[", at->section, at->tensor.name, cod_st_dtype_name(at->tensor.dtype));
+        const char *const parts[] = {at->section, at->tensor.name, cod_st_dtype_name(at->tensor.dtype)};
+        for (size_t k = 0; k < 3; k++) {
+            cod_print(stdout, "%s", parts[k]);
+            putchar('\t');
+        }
+        putchar('[');
         for (int d = 0; d < at->tensor.rank; d++)
             printf(d > 0 ? ", %lld" : "%lld", (long long)at->tensor.shape[d]);
         printf("]\n");

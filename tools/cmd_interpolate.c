@@ -3,6 +3,7 @@
 
 #include "infer/model_file.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 #include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
@@ -64,8 +65,8 @@ static cod_status interpolate(const char *paths[2], double alpha, const char *ou
     COD_TRY(cod_model_load(paths[0], &a));
     const cod_status status = mix(&a, paths, alpha, output);
     if (status == COD_OK)
-        printf("%s: %s, %.12g of %s and %.12g of %s\n", output, a.model.kind->name, 1 - alpha, paths[0], alpha,
-               paths[1]);
+        cod_print(stdout, "%s: %s, %.12g of %s and %.12g of %s\n", output, a.model.kind->name, 1 - alpha, paths[0],
+                  alpha, paths[1]);
     cod_saved_model_clear(&a);
     return status;
 }

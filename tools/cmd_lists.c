@@ -1,6 +1,7 @@
 /* `codistill models` and `codistill config`: what there is to choose from. */
 #include "tools/cmd.h"
 
+#include "tools/print.h"
 #include "train/config.h"
 #include "train/strategy.h"
 
@@ -24,11 +25,11 @@ int cod_cmd_models(int argc, char **argv)
     cod_arena arena = {0};
     for (size_t i = 0; cod_model_kind_at(i) != NULL; i++) {
         const cod_model_kind *kind = cod_model_kind_at(i);
-        printf("%s%s: %s\n", i ? "\n" : "", kind->name, kind->table->help);
+        cod_print(stdout, "%s%s: %s\n", i ? "\n" : "", kind->name, kind->table->help);
         for (size_t k = 0; k < kind->table->count; k++) {
             const cod_option *option = &kind->table->options[k];
-            printf("  %-15s %s (default %s; %s)\n", option->key, option->help, option->default_text,
-                   cod_option_expectation(option, &arena));
+            cod_print(stdout, "  %-15s %s (default %s; %s)\n", option->key, option->help, option->default_text,
+                      cod_option_expectation(option, &arena));
         }
     }
     cod_arena_clear(&arena);
@@ -66,8 +67,8 @@ int cod_cmd_config(int argc, char **argv)
     if (status != COD_OK)
         return cod_cmd_failed(status);
     if (markdown)
-        fputs(introduction, stdout);
-    fputs(text, stdout);
+        cod_print_text(stdout, introduction);
+    cod_print_text(stdout, text);
     free(text);
     return COD_EXIT_OK;
 }

@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "tools/arguments.h"
 #include "tools/plan.h"
+#include "tools/print.h"
 #include "train/strategy.h"
 #include "train/task.h"
 
@@ -84,8 +85,8 @@ static cod_status print_all(const cod_run_config *config, const cod_plan_device 
     COD_TRY(cod_plan_print_map(config, devices));
     for (int d = 0; d < DEVICES; d++)
         if (devices[d].device != NULL)
-            printf("%s, as the first rank on it has it: %s\n", devices[d].backend->name,
-                   devices[d].backend->describe(devices[d].device));
+            cod_print(stdout, "%s, as the first rank on it has it: %s\n", devices[d].backend->name,
+                      devices[d].backend->describe(devices[d].device));
     return plan_groups(config, devices);
 }
 

@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "report/report.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -35,7 +36,7 @@ static cod_status watch(const char *folder)
             cod_log_info("waiting: %s", cod_error_message());
         waiting = status != COD_OK;
         if (status == COD_OK && !told) {
-            printf("open %s/report.html in a browser; Ctrl-C ends this, the run goes on\n", folder);
+            cod_print(stdout, "open %s/report.html in a browser; Ctrl-C ends this, the run goes on\n", folder);
             fflush(stdout);
             told = true;
         }
@@ -81,6 +82,6 @@ int cod_cmd_report(int argc, char **argv)
     cod_arena_clear(&arena);
     if (status != COD_OK)
         return cod_cmd_failed(status);
-    printf("written to %s/report.html\n", argv[optind]);
+    cod_print(stdout, "written to %s/report.html\n", argv[optind]);
     return COD_EXIT_OK;
 }

@@ -10,6 +10,7 @@
 #include "infer/session.h"
 #include "io/file.h"
 #include "tools/arguments.h"
+#include "tools/print.h"
 #include "tools/shipped_model.h"
 #include "tools/video.h"
 
@@ -157,7 +158,8 @@ static cod_status work_find(const arguments *args, picture_work *work)
 
 static void show_progress(void *context, size_t done, size_t total)
 {
-    fprintf(stderr, "\r\033[K%s: part %zu of %zu", (const char *)context, done, total);
+    fputs("\r\033[K", stderr);
+    cod_print(stderr, "%s: part %zu of %zu", (const char *)context, done, total);
 }
 
 static void report(const cod_session *session, const char *output, const cod_image *in, const cod_image *out,
@@ -166,11 +168,11 @@ static void report(const cod_session *session, const char *output, const cod_ima
     const cod_upscaler *upscaler = session->upscaler;
     char parts[64];
     cod_upscaler_describe_parts(upscaler, in->width, in->height, parts);
-    printf("%s: %lldx%lld -> %lldx%lld, %.2f s", output, (long long)in->width, (long long)in->height,
-           (long long)out->width, (long long)out->height, seconds);
+    cod_print(stdout, "%s: %lldx%lld -> %lldx%lld, %.2f s", output, (long long)in->width, (long long)in->height,
+              (long long)out->width, (long long)out->height, seconds);
     if (session->device != NULL)
-        printf(", %s, %s, %.0f MiB to compute", cod_upscaler_precision(upscaler), parts,
-               (double)cod_upscaler_bytes(upscaler) / (1 << 20));
+        cod_print(stdout, ", %s, %s, %.0f MiB to compute", cod_upscaler_precision(upscaler), parts,
+                  (double)cod_upscaler_bytes(upscaler) / (1 << 20));
     printf("\n");
     fflush(stdout);
 }
@@ -266,11 +268,12 @@ static cod_status upscale_frame(void *context, const cod_image *in, cod_image *o
 
 static void report_video(const video_work *work, const cod_video_result *done)
 {
-    printf("%s: %zu frames at %s a second, %lldx%lld -> %lldx%lld, %.2f s, %.2f frames/s", work->args->output,
-           done->frames, done->rate, (long long)done->width, (long long)done->height, (long long)done->out_width,
-           (long long)done->out_height, done->seconds, (double)done->frames / done->seconds);
+    cod_print(stdout, "%s: %zu frames at %s a second, %lldx%lld -> %lldx%lld, %.2f s, %.2f frames/s",
+              work->args->output, done->frames, done->rate, (long long)done->width, (long long)done->height,
+              (long long)done->out_width, (long long)done->out_height, done->seconds,
+              (double)done->frames / done->seconds);
     if (work->session.device != NULL)
-        printf(", %s", cod_upscaler_precision(work->session.upscaler));
+        cod_print(stdout, ", %s", cod_upscaler_precision(work->session.upscaler));
     printf("\n");
     fflush(stdout);
 }

@@ -10,6 +10,7 @@
 #include "data/image.h"
 #include "io/json.h"
 #include "report/report.h"
+#include "tools/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static void print_features(char *features)
 {
     for (char *rest = NULL, *one = strtok_r(features, " ", &rest); one != NULL; one = strtok_r(NULL, " ", &rest))
         if (is_of_use(one))
-            printf(" %s", one);
+            cod_print(stdout, " %s", one);
 }
 
 static void print_processor(void)
@@ -54,7 +55,7 @@ static void print_processor(void)
     printf("processor:");
     while (file != NULL && getline(&line, &capacity, file) > 0 && !featured)
         if (!named && (value = value_of(line, "model name")) != NULL) {
-            printf(" %s:", value);
+            cod_print(stdout, " %s:", value);
             named = true;
         } else if ((value = value_of(line, "flags")) != NULL || (value = value_of(line, "Features")) != NULL) {
             print_features(value);
@@ -76,7 +77,7 @@ static void print_libraries(void)
     for (size_t i = 0; i < sizeof describe / sizeof describe[0]; i++) {
         char text[256];
         describe[i](text, sizeof text);
-        printf("%s%s", i ? ", " : "", text);
+        cod_print(stdout, "%s%s", i ? ", " : "", text);
     }
     putchar('\n');
 }
@@ -85,16 +86,16 @@ int cod_cmd_version(void)
 {
     const cod_device_options options = {.threads = 1};
     cod_device *device = NULL;
-    printf("codistill %s\n", cod_version);
+    cod_print(stdout, "codistill %s\n", cod_version);
     print_libraries();
     print_processor();
     for (size_t i = 0; cod_backend_name_at(i) != NULL; i++) {
         const cod_backend *backend = cod_backend_find(cod_backend_name_at(i));
         if (backend->open(&options, &device) != COD_OK) {
-            printf("backend %s: %s\n", backend->name, cod_error_message());
+            cod_print(stdout, "backend %s: %s\n", backend->name, cod_error_message());
             continue;
         }
-        printf("backend %s: %s\n", backend->name, backend->describe(device));
+        cod_print(stdout, "backend %s: %s\n", backend->name, backend->describe(device));
         backend->close(device);
     }
     return COD_EXIT_OK;

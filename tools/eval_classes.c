@@ -1,7 +1,9 @@
 #include "tools/eval_classes.h"
 
+#include "core/shown.h"
 #include "infer/classifier.h"
 #include "io/json.h"
+#include "tools/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,13 +72,20 @@ static cod_status write_json(const cod_classification *result, const cod_labelle
     return cod_json_end(&json, text);
 }
 
+/** As a terminal may show it. */
+static cod_shown_text class_name(const cod_labelled *labelled, size_t k)
+{
+    return cod_shown(cod_labelled_class_name(labelled, k));
+}
+
 /** Widest name of a class, and what a column needs. */
 static int name_width(const cod_labelled *labelled, size_t classes)
 {
     size_t width = 5;
-    for (size_t k = 0; k < classes; k++)
-        width =
-            strlen(cod_labelled_class_name(labelled, k)) > width ? strlen(cod_labelled_class_name(labelled, k)) : width;
+    for (size_t k = 0; k < classes; k++) {
+        const size_t length = strlen(class_name(labelled, k).text);
+        width = length > width ? length : width;
+    }
     return (int)width;
 }
 
@@ -84,22 +93,23 @@ static void print_classes(FILE *out, const cod_classification *result, const cod
 {
     const size_t classes = result->classes;
     const int width = name_width(labelled, classes);
-    fprintf(out, "%-*s  %8s  %8s  %9s\n", width, "class", "examples", "right", "accuracy");
+    cod_print(out, "%-*s  %8s  %8s  %9s\n", width, "class", "examples", "right", "accuracy");
     for (size_t k = 0; k < classes; k++) {
         size_t count, right;
         class_counts(result, k, &count, &right);
-        fprintf(out, "%-*s  %8zu  %8zu", width, cod_labelled_class_name(labelled, k), count, right);
+        cod_print(out, "%-*s  %8zu  %8zu", width, class_name(labelled, k).text, count, right);
         if (count > 0)
             fprintf(out, "  %8.2f%%", 100.0 * (double)right / (double)count);
         fputc('\n', out);
     }
     if (classes > SHOWN_CLASSES)
         return;
-    fprintf(out, "\n%-*s  taken for\n%*s", width, "class", width, "");
+    cod_print(out, "\n%-*s  taken for\n", width, "class");
+    cod_print(out, "%*s", width, "");
     for (size_t p = 0; p < classes; p++)
-        fprintf(out, "  %*s", width, cod_labelled_class_name(labelled, p));
+        cod_print(out, "  %*s", width, class_name(labelled, p).text);
     for (size_t k = 0; k < classes; k++) {
-        fprintf(out, "\n%-*s", width, cod_labelled_class_name(labelled, k));
+        cod_print(out, "\n%-*s", width, class_name(labelled, k).text);
         for (size_t p = 0; p < classes; p++)
             fprintf(out, "  %*zu", width, result->confusion[k * classes + p]);
     }

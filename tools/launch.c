@@ -6,6 +6,7 @@
 #include "tools/display.h"
 #include "tools/launcher.h"
 #include "tools/news.h"
+#include "tools/print.h"
 #include "tools/relay.h"
 #include "tools/stop.h"
 
@@ -99,10 +100,10 @@ static pid_t start(char **args, int *from)
     if (pid == 0) {
         detach(parent, ends[1]);
         execvp(args[0], args);
-        fprintf(stderr,
-                "codistill: cannot start '%s': %s; install it (openmpi-bin), name another in COD_MPIEXEC, or set "
-                "cluster.groups=1 and ranks_per_group=1\n",
-                args[0], strerror(errno));
+        cod_print(stderr,
+                  "codistill: cannot start '%s': %s; install it (openmpi-bin), name another in COD_MPIEXEC, or set "
+                  "cluster.groups=1 and ranks_per_group=1\n",
+                  args[0], strerror(errno));
         _exit(COD_EXIT_FAILED);
     }
     close(ends[1]);
@@ -228,7 +229,7 @@ static void conclude(const job *j, const cod_relay_death *death, cod_launch_endi
 {
     explain(j, death, ending);
     if (ending->why[0] == '\0' ? !j->relay.spoken && j->reason == NOT_ENDED : !ending->has_begun)
-        fputs(j->relay.held_text, stderr); /* what mpirun said where nobody else has */
+        cod_print_text(stderr, j->relay.held_text); /* what mpirun said where nobody else has */
     /* A first rank that saved and ended well has not seen that another failed. */
     const bool failed = j->relay.spoken || ending->why[0] != '\0';
     const int code = j->relay.code > 0 || (j->relay.code == 0 && !failed) ? j->relay.code
@@ -277,7 +278,7 @@ void cod_launch(const cod_run_config *config, int ranks, int argc, char **argv, 
     if (j.pid > 0)
         see_through(&j, ending);
     else
-        fprintf(stderr, "codistill: cannot prepare to start mpirun: %s\n", strerror(errno));
+        cod_print(stderr, "codistill: cannot prepare to start mpirun: %s\n", strerror(errno));
     cod_deaths_close(&deaths);
     free(args);
 }

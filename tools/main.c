@@ -13,13 +13,17 @@
 #include "gan/srgan.h"
 #include "ref/ref.h"
 #include "tools/display.h"
+#include "tools/print.h"
+#include "tools/stop.h"
 #include "tools/strategies.h"
 #include "train/recipe.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct command {
     const char *name, *help;
@@ -50,7 +54,7 @@ static void print_help(FILE *out)
                  "MPI ranks teach each other and merge their weights. Also uses and compares the trained networks.\n\n"
                  "commands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        fprintf(out, "  %-11s  %s\n", commands[i].name, commands[i].help);
+        cod_print(out, "  %-11s  %s\n", commands[i].name, commands[i].help);
     fprintf(out, "\noptions:\n"
                  "  --help       print this text\n"
                  "  --version    print the version, the libraries, the processor and the backends\n");
@@ -76,12 +80,13 @@ int cod_cmd_failed(cod_status status)
 
 int cod_cmd_usage(const char *name, const char *fmt, ...)
 {
+    char text[4096];
     va_list args;
-    fprintf(stderr, "codistill %s: ", name);
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    fprintf(stderr, "\n`codistill %s --help` shows how to use it.\n", name);
+    cod_print(stderr, "codistill %s: %s\n", name, text);
+    cod_print(stderr, "`codistill %s --help` shows how to use it.\n", name);
     return COD_EXIT_USAGE;
 }
 
@@ -113,9 +118,9 @@ static int run(int argc, char **argv)
     const bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0,
                version = strcmp(argv[1], "--version") == 0;
     if ((help || version) && argc > 2) {
-        fprintf(stderr,
-                "codistill: %s takes no arguments, but got '%s'; `codistill COMMAND --help` explains a command\n",
-                argv[1], argv[2]);
+        cod_print(stderr,
+                  "codistill: %s takes no arguments, but got '%s'; `codistill COMMAND --help` explains a command\n",
+                  argv[1], argv[2]);
         return COD_EXIT_USAGE;
     }
     if (help) {
@@ -131,9 +136,16 @@ static int run(int argc, char **argv)
         names[i] = commands[i].name;
     }
     const char *near = cod_suggest(argv[1], names, sizeof names / sizeof names[0]);
-    fprintf(stderr, "codistill: there is no command '%s'%s%s%s\n", argv[1], near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "; `codistill --help` lists them");
+    cod_print(stderr, "codistill: there is no command '%s'%s%s%s\n", argv[1], near ? "; did you mean '" : "",
+              near ? near : "", near ? "'?" : "; `codistill --help` lists them");
     return COD_EXIT_USAGE;
+}
+
+/** Whether standard output has a reader no more, of a command that goes on without one. */
+static bool is_let_go(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return cod_stop_is_caught() && poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
 /** What lies in the buffer of standard output is written last of all, where a full disk is noticed last, too. */
@@ -141,9 +153,9 @@ int main(int argc, char **argv)
 {
     const int code = run(argc, argv);
     const bool unwritten = fflush(stdout) != 0, failed = unwritten || ferror(stdout) != 0;
-    if (!failed || code != COD_EXIT_OK)
+    if (!failed || code != COD_EXIT_OK || is_let_go())
         return code;
-    fprintf(stderr, "codistill: standard output: cannot write the result%s%s\n", unwritten ? ": " : "",
-            unwritten ? strerror(errno) : "");
+    cod_print(stderr, "codistill: standard output: cannot write the result%s%s\n", unwritten ? ": " : "",
+              unwritten ? strerror(errno) : "");
     return COD_EXIT_FAILED;
 }

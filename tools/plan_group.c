@@ -2,6 +2,7 @@
 #include "tools/plan_internal.h"
 
 #include "core/slots.h"
+#include "tools/print.h"
 #include "train/coded_allreduce.h"
 #include "train/memory_plan.h"
 #include "train/task.h"
@@ -60,7 +61,7 @@ static void print_device_memory(const planned *p, double merging)
     const double slots = COD_SLOTS * batch_bytes(p);
     plan.beside = (size_t)(p->teachers.bytes + (codes ? (double)p->sizes.device_bytes : 0) + merging + slots);
     cod_memory_plan_format(&plan, text);
-    printf("  of that in the device's memory, MB: %s\n", text);
+    cod_print(stdout, "  of that in the device's memory, MB: %s\n", text);
 }
 
 /** What a rank does: all of it, or where some serve, one of both. */
@@ -77,10 +78,11 @@ static void print_parts(const char *whose, const memory_part *parts, size_t coun
     double sum = 0;
     for (size_t i = 0; i < count; i++)
         sum += parts[i].bytes;
-    printf("  memory of %s: %.1f MB, validation not counted\n   ", whose, megabytes(sum));
+    cod_print(stdout, "  memory of %s: %.1f MB, validation not counted\n", whose, megabytes(sum));
+    fputs("   ", stdout);
     for (size_t i = 0; i < count; i++)
         if (parts[i].bytes > 0)
-            printf("%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
+            cod_print(stdout, "%s %s %.1f", i ? "," : "", parts[i].name, megabytes(parts[i].bytes));
     putchar('\n');
 }
 
@@ -162,11 +164,11 @@ static void print_memory(const planned *p)
                "run on one node; on several, each node holds as much\n",
                megabytes(ranks * (double)(p->sizes.held_bytes + p->sizes.own_bytes)), p->ranks);
     if (p->ranks > 1 && servers == 0)
-        printf("  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n", p->ranks,
-               megabytes(ranks * (share * (kept.weights + kept.average) + kept.moments + kept.gradients)),
-               kept.once                 ? ", all but gradients once"
-               : p->meetings.once_a_node ? ", moments once"
-                                         : "");
+        cod_print(stdout, "  weights, gradients, optimiser and moving average of %d ranks on one node: %.1f MB%s\n",
+                  p->ranks, megabytes(ranks * (share * (kept.weights + kept.average) + kept.moments + kept.gradients)),
+                  kept.once                 ? ", all but gradients once"
+                  : p->meetings.once_a_node ? ", moments once"
+                                            : "");
     printf("  memory of a node: decoded pictures, at most %lld MiB (data.cache_mb)\n",
            (long long)p->config->data.cache_mb);
 }
@@ -176,14 +178,17 @@ static void print_in_group(const cod_strategy_plan *plan)
 {
     const double sent = megabytes(plan->sent_bytes), received = megabytes(plan->received_bytes);
     if (plan->once_a_node) {
-        printf("  inside the group, each step: %s; at most %.1f MB cross each way of a node\n", plan->what, sent);
+        cod_print(stdout, "  inside the group, each step: %s; at most %.1f MB cross each way of a node\n", plan->what,
+                  sent);
         return;
     }
     if (plan->received_bytes == 0 || plan->received_bytes == plan->sent_bytes)
-        printf("  inside the group, each step: %s, %.1f MB each way for each rank that trains\n", plan->what, sent);
+        cod_print(stdout, "  inside the group, each step: %s, %.1f MB each way for each rank that trains\n", plan->what,
+                  sent);
     else
-        printf("  inside the group, each step: %s, %.2f MB sent and %.2f MB received by each rank that trains\n",
-               plan->what, sent, received);
+        cod_print(stdout,
+                  "  inside the group, each step: %s, %.2f MB sent and %.2f MB received by each rank that trains\n",
+                  plan->what, sent, received);
 }
 
 /** Networks that the ranks train side by side. */
@@ -207,11 +212,14 @@ static void print_stages(const planned *p)
     const double batches = (double)p->config->train.accumulate, idle = (double)p->stage_count - 1;
     if (p->stage_count == 0)
         return;
-    printf("  %zu stages, %d network%s, %.0f mini-batches a step: with equal stages each idles %.1f %% of the time\n",
-           p->stage_count, networks(p), networks(p) == 1 ? "" : "s", batches, 100 * idle / (batches + idle));
+    cod_print(
+        stdout,
+        "  %zu stages, %d network%s, %.0f mini-batches a step: with equal stages each idles %.1f %% of the time\n",
+        p->stage_count, networks(p), networks(p) == 1 ? "" : "s", batches, 100 * idle / (batches + idle));
     for (size_t i = 0; i < p->stage_count; i++) {
         const cod_strategy_stage *s = &p->stages[i];
-        printf(
+        cod_print(
+            stdout,
             "  stage %zu: layers %s to %s, %zu parameters, %.1f %% of the work (%s), activations and messages %.1f MB, "
             "%.3f MB sent in a step\n",
             i, s->first, s->last, s->parameters, 100 * s->share, s->timed ? "timed" : "operations counted",
@@ -233,17 +241,17 @@ static void print_publications(const planned *p)
     char at_a_time[32] = "", advice[512];
     if (p->sizes.pulls > 1)
         snprintf(at_a_time, sizeof at_a_time, ", %d at a time", p->sizes.pulls);
-    printf("  between groups, each %lld steps: a %s of at most %.2f MB (%s%s)",
-           (long long)cod_exchange_spacing(exchange), what, megabytes((double)p->sizes.published), codec,
-           shortened ? " before compression" : "");
+    cod_print(stdout, "  between groups, each %lld steps: a %s of at most %.2f MB (%s%s)",
+              (long long)cod_exchange_spacing(exchange), what, megabytes((double)p->sizes.published), codec,
+              shortened ? " before compression" : "");
     if (p->sizes.peers > 0)
-        printf("; %d peer%s pulled%s, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "", at_a_time,
-               megabytes((double)p->sizes.pulled));
+        cod_print(stdout, "; %d peer%s pulled%s, %.2f MB", p->sizes.peers, p->sizes.peers > 1 ? "s" : "", at_a_time,
+                  megabytes((double)p->sizes.pulled));
     else if (p->config->group_count == 0)
         printf("; peers, one a node, are in none of these figures");
     putchar('\n');
     if (cod_exchange_falls_behind(exchange, p->sizes.peers, advice, sizeof advice))
-        printf("    %s\n", advice);
+        cod_print(stdout, "    %s\n", advice);
     if (!waits)
         printf("    with exchange.period %lld a group can follow about %d peers\n", (long long)exchange->period,
                cod_exchange_peers_allowed(exchange));
@@ -267,11 +275,11 @@ static void print_traffic(const planned *p)
     else if (meetings->in_group)
         print_in_group(meetings);
     else if (p->ranks > 1)
-        printf("  inside the group, each step: %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
+        cod_print(stdout, "  inside the group, each step: %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
     else if (p->ranks == 0)
-        printf("  inside the group, each step: up to %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
+        cod_print(stdout, "  inside the group, each step: up to %.1f MB a rank all-reduced%s\n", megabytes(sent), how);
     if (meetings->what[0] != '\0' && !meetings->in_group && p->config->group_count != 1) {
-        printf("  between groups, each %lld steps: %s", (long long)meetings->every_steps, meetings->what);
+        cod_print(stdout, "  between groups, each %lld steps: %s", (long long)meetings->every_steps, meetings->what);
         if (p->config->group_count == 0)
             puts("; how many nodes the launcher has decides how much moves");
         else
@@ -280,8 +288,8 @@ static void print_traffic(const planned *p)
     if (plan_exchanges(p))
         print_publications(p);
     else if (p->exchange != NULL)
-        printf("  between groups: nothing (%s)\n",
-               p->config->group_count == 1 ? "there is one group" : "exchange.codec: none");
+        cod_print(stdout, "  between groups: nothing (%s)\n",
+                  p->config->group_count == 1 ? "there is one group" : "exchange.codec: none");
 }
 
 static void print_group(const planned *p)
@@ -292,21 +300,23 @@ static void print_group(const planned *p)
     const double plain = slower * p->step_ms * (double)train->accumulate * pipeline_factor(p),
                  taught = slower * p->teachers.ms * (double)train->accumulate / every;
     const double total_s = (plain + taught) * (double)train->steps / 1e3;
-    printf("model %s: %zu parameters, %s activations\n", p->session.recipe.model.kind->name,
-           p->session.weights.layout.trainable, cod_dtype_name(p->session.activation));
+    cod_print(stdout, "model %s: %zu parameters, %s activations\n", p->session.recipe.model.kind->name,
+              p->session.weights.layout.trainable, cod_dtype_name(p->session.activation));
     print_memory(p);
     print_traffic(p);
-    printf("  a step: %lld pictures a %s, about %.1f ms", (long long)(p->config->data.batch * train->accumulate),
-           p->stage_count > 0 ? "network" : "rank", plain + taught);
+    cod_print(stdout, "  a step: %lld pictures a %s, about %.1f ms",
+              (long long)(p->config->data.batch * train->accumulate), p->stage_count > 0 ? "network" : "rank",
+              plain + taught);
     if (slower > 1)
-        printf(", as %d ranks with %d threads share %d processor%s (%.1f in this process)", p->load->ranks,
-               p->load->threads, p->load->processors, p->load->processors > 1 ? "s" : "", (plain + taught) / slower);
+        cod_print(stdout, ", as %d ranks with %d threads share %d processor%s (%.1f in this process)", p->load->ranks,
+                  p->load->threads, p->load->processors, p->load->processors > 1 ? "s" : "", (plain + taught) / slower);
     else
         printf(" in this process");
     if (p->teachers.count > 0)
-        printf(", %.1f of them a teacher%s", taught, every > 1 ? "'s, which does not run in every step" : "'s");
-    printf("\n  all %lld steps: about %.0f %s\n", (long long)train->steps, total_s < 120 ? total_s : total_s / 60,
-           total_s < 120 ? "s" : "min");
+        cod_print(stdout, ", %.1f of them a teacher%s", taught,
+                  every > 1 ? "'s, which does not run in every step" : "'s");
+    cod_print(stdout, "\n  all %lld steps: about %.0f %s\n", (long long)train->steps,
+              total_s < 120 ? total_s : total_s / 60, total_s < 120 ? "s" : "min");
 }
 
 cod_status cod_plan_print_group(const cod_run_config *config, int index, const cod_plan_device *device,

@@ -2,6 +2,7 @@
 #include "tools/plan.h"
 
 #include "comm/binding.h"
+#include "tools/print.h"
 #include "train/strategy.h"
 
 #include <stdio.h>
@@ -61,11 +62,11 @@ static void print_rank(const cod_run_config *config, const cod_plan_device *devi
     const cod_processors allowed = cod_processors_allowed();
     name_device(config, devices, rank, device);
     cod_processors_format(bound ? &binding->set : &allowed, text, sizeof text);
-    printf("  %4d  %5d  %-16s %-8s %7d  %s%s\n", rank, cod_run_config_group_of_rank(config, rank), node, device,
-           threads_of(config, binding), text,
-           binding->kind == COD_BINDING_CROWDED   ? ", shared: more ranks than cores"
-           : bound || binding->machine_ranks == 1 ? ""
-                                                  : ", shared: cluster.bind is none");
+    cod_print(stdout, "  %4d  %5d  %-16s %-8s %7d  %s%s\n", rank, cod_run_config_group_of_rank(config, rank), node,
+              device, threads_of(config, binding), text,
+              binding->kind == COD_BINDING_CROWDED   ? ", shared: more ranks than cores"
+              : bound || binding->machine_ranks == 1 ? ""
+                                                     : ", shared: cluster.bind is none");
 }
 
 /** A seat for each rank that this machine would start. @param[out] seats  new; free() */
@@ -119,7 +120,7 @@ cod_status cod_plan_print_map(const cod_run_config *config, const cod_plan_devic
     cod_seat *seats;
     COD_TRY(make_seats(ranks > 0 ? ranks : 1, &seats));
     (void)gethostname(node, sizeof node - 1);
-    printf("strategy %s: %s\n", config->strategy->name, config->strategy->help);
+    cod_print(stdout, "strategy %s: %s\n", config->strategy->name, config->strategy->help);
     print_groups(config, ranks);
     if (ranks == 0)
         puts("each node's cores are divided among its ranks");

@@ -6,6 +6,7 @@
 #include "io/file.h"
 #include "tools/child.h"
 #include "tools/clip.h"
+#include "tools/print.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -187,7 +188,7 @@ static void show_progress(pipeline *p, bool last)
     fprintf(stderr, "\r\033[K");
     if (last)
         return;
-    fprintf(stderr, "%s: frame %.0f", p->job->input, done);
+    cod_print(stderr, "%s: frame %.0f", p->job->input, done);
     if (p->clip.frames >= done) {
         const long left = (long)(passed / done * (p->clip.frames - done) + 0.5);
         fprintf(stderr, " of %.0f, %.2f frames/s, %ld:%02ld:%02ld left", p->clip.frames, done / passed, left / 3600,

@@ -370,6 +370,8 @@ static cod_status complain_of_load(cod_comparison *c, cod_status status, const c
     char message[4096], text[4200];
     snprintf(message, sizeof message, "%s", cod_error_message());
     drop_place(message);
+    for (char *at = message; *at != '\0'; at++) /* a problem has one line */
+        *at = *at == '\n' ? ';' : *at;
     snprintf(text, sizeof text, "%sarm '%s': %s", candidate != NULL ? "candidate in " : "", arm->name, message);
     complain(c, candidate != NULL ? candidate->node : arm->node, text);
     return COD_OK;

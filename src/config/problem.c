@@ -1,7 +1,10 @@
 #include "config_internal.h"
 
+#include "core/shown.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void cod_config_place(const cod_config *config, const cod_config_node *node, char *out, size_t bytes)
 {
@@ -15,8 +18,9 @@ void cod_config_place(const cod_config *config, const cod_config_node *node, cha
 
 static void complain(cod_config *config, const cod_config_node *node, const char *fmt, va_list args)
 {
-    char text[1024];
-    vsnprintf(text, sizeof text, fmt, args);
+    char raw[1024], text[2 * sizeof raw];
+    vsnprintf(raw, sizeof raw, fmt, args);
+    cod_show(raw, strlen(raw), false, text, sizeof text);
     if (config->complaint_count == config->complaint_capacity) {
         const size_t capacity = 2 * config->complaint_capacity + 16;
         cod_config_complaint *moved = realloc(config->complaints, capacity * sizeof *moved);
@@ -103,17 +107,17 @@ cod_status cod_config_check(const cod_config *config)
     sort(config->complaints, count);
     cod_text text = {0};
     if (count > 1)
-        cod_text_add(&text, "%s: %zu problems\n", config->name, count);
+        cod_text_add(&text, "%s: %zu problems\n", cod_shown(config->name).text, count);
     for (size_t i = 0; i < count && i < COD_CONFIG_PROBLEMS_SHOWN; i++) {
         char place[512];
         cod_config_place(config, config->complaints[i].node, place, sizeof place);
-        cod_text_add(&text, "%s%s: %s", i > 0 ? "\n" : "", place, config->complaints[i].text);
+        cod_text_add(&text, "%s%s: %s", i > 0 ? "\n" : "", cod_shown(place).text, config->complaints[i].text);
     }
     if (count > COD_CONFIG_PROBLEMS_SHOWN)
         cod_text_add(&text, "\nand %zu more", count - COD_CONFIG_PROBLEMS_SHOWN);
     char *message = NULL;
     COD_TRY(cod_text_end(&text, &message));
-    const cod_status status = cod_fail(COD_ERR_ARGUMENT, "%s", message);
+    const cod_status status = cod_fail_lines(COD_ERR_ARGUMENT, message);
     free(message);
     return status;
 }

@@ -1,7 +1,10 @@
 #include "core/log.h"
 
+#include "core/shown.h"
+
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static cod_log_sink log_sink;
 static void *log_context;
@@ -18,10 +21,11 @@ void cod_log(cod_log_level level, const char *fmt, ...)
 {
     if (log_sink == NULL || level < log_level)
         return;
-    char line[4096];
+    char raw[4096], line[2 * sizeof raw];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
+    cod_show(raw, strlen(raw), false, line, sizeof line);
     log_sink(log_context, level, line);
 }

@@ -9,7 +9,7 @@
 
 typedef enum cod_log_level { COD_LOG_DEBUG, COD_LOG_INFO, COD_LOG_WARN, COD_LOG_ERROR } cod_log_level;
 
-/** Receives one line without a newline; may be called from any thread. */
+/** Receives one line without a newline, control characters as "\xNN"; may be called from any thread. */
 typedef void (*cod_log_sink)(void *context, cod_log_level level, const char *line);
 
 /** Sets where lines of at least `level` go; NULL drops them. Not to be called while other threads log. */

@@ -1,5 +1,7 @@
 #include "core/status.h"
 
+#include "core/shown.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,19 +31,28 @@ cod_status cod_fail_at(cod_status code, const char *file, int line, const char *
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    memcpy(message, text, sizeof message);
+    cod_show(text, strlen(text), false, message, sizeof message);
     snprintf(place, sizeof place, "%s:%d %s", file, line, func);
+    said_elsewhere = false;
+    return code;
+}
+
+cod_status cod_fail_lines(cod_status code, const char *lines)
+{
+    cod_show(lines, strlen(lines), true, message, sizeof message);
+    snprintf(place, sizeof place, "%s", __func__);
     said_elsewhere = false;
     return code;
 }
 
 cod_status cod_fail_prefix(cod_status code, const char *fmt, ...)
 {
-    char context[512];
+    char context[512], raw[512];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(context, sizeof context, fmt, args);
+    vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
+    cod_show(raw, strlen(raw), false, context, sizeof context);
     char text[sizeof message + sizeof context + 2];
     snprintf(text, sizeof text, "%s: %s", context, message);
     memcpy(message, text, sizeof message - 1);

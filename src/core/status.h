@@ -32,11 +32,19 @@ typedef enum cod_status {
 /** Short name of a status, such as "argument"; static string. */
 const char *cod_status_name(cod_status status);
 
-/** Stores the reason of a failure for this thread, with the place, and returns `code`. */
+/**
+ * Stores the reason of a failure for this thread, with the place, and returns `code`. Control characters, newlines too,
+ * become "\xNN": names from outside stand in reasons, and a terminal must not obey them.
+ */
 #define cod_fail(code, ...) cod_fail_at((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
 
 cod_status cod_fail_at(cod_status code, const char *file, int line, const char *func, const char *fmt, ...)
     COD_PRINTF(5, 6);
+
+/**
+ * The same with a reason of several lines. Each of them that has names from outside has been made by cod_show().
+ */
+cod_status cod_fail_lines(cod_status code, const char *lines);
 
 /** Puts "`context`: " before this thread's message and returns `code`; for callers that know what was being done. */
 cod_status cod_fail_prefix(cod_status code, const char *fmt, ...) COD_PRINTF(2, 3);

@@ -1,4 +1,5 @@
 /* Results of an evaluation as JSON and as a table. */
+#include "core/shown.h"
 #include "data/perceptual_index.h"
 #include "infer/evaluate.h"
 #include "io/json.h"
@@ -57,7 +58,7 @@ static void table_head(FILE *stream, int width, unsigned metrics)
 static void table_row(FILE *stream, int width, unsigned metrics, const cod_evaluated *image)
 {
     cod_evaluated own = *image;
-    fprintf(stream, "%-*s", width, image->file);
+    fprintf(stream, "%-*s", width, cod_shown(image->file).text);
     for (const cod_evaluated_figure *f = cod_evaluated_figures; f->key != NULL; f++) {
         if ((metrics & f->metric) == 0)
             continue;
@@ -99,8 +100,10 @@ static void table_notes(FILE *stream, const cod_evaluation *evaluation)
 cod_status cod_evaluation_table(const cod_evaluation *evaluation, char **text)
 {
     size_t bytes = 0, width = 4;
-    for (size_t i = 0; i < evaluation->count; i++)
-        width = strlen(evaluation->images[i].file) > width ? strlen(evaluation->images[i].file) : width;
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const size_t length = strlen(cod_shown(evaluation->images[i].file).text);
+        width = length > width ? length : width;
+    }
     FILE *stream = open_memstream(text, &bytes);
     COD_REQUIRE_MEMORY(stream);
     table_head(stream, (int)width, evaluation->metrics);

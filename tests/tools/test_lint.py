@@ -40,6 +40,10 @@ def body(line):
 
 # (rule, file, content): what is planted, and the rule that must find it there.
 PLANTED = [
+    ("raw-text", "tools/cmd_a.c", body('printf("%s: done\\n", name);')),
+    ("raw-text", "tools/cmd_a.c", body('fprintf(stderr, "%d %-*s\\n", 1, width, name);')),
+    ("raw-text", "tools/cmd_a.c", body("fputs(name, stdout);")),
+    ("raw-text", "tools/cmd_a.c", body("vfprintf(stderr, fmt, args);")),
     ("third-party", "src/train/a.c", "#include <mpi.h>\n"),
     ("third-party", "tools/cmd_train.c", "#include <mpi.h>\n"),
     ("third-party", "src/nn/a.c", "#include <dnnl.h>\n"),

@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 
-from train_support import check, descendants, kill_job, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {"single": ["train.strategy=single"], "2x1": ["train.strategy=codistill", "cluster.groups=2"]}
 ENDLESS = ["name=s", "train.steps=10000000", "eval.every=0", "checkpoint.every=1000000", "log.tensorboard=false", "log.samples=0"]
@@ -238,6 +238,25 @@ def compare_unread(bench):
     check(result.code == 0 and bench.json("c-compare", "compare.json")["arms"][0]["runs"][0]["state"] == "finished", "no result", result)
 
 
+HOSTILE = "a\x1b]0;name\x07\n\x1eX1\ncodistill: fake error; the last good checkpoint is of step 7\n\udc9b.png"
+
+
+def hostile_names(bench):
+    """What a file is called is neither obeyed by the terminal, nor news, nor a message of its own."""
+    for i in range(3):
+        bench.write(f"pictures/{i}.png", png(48, 48, i))
+    bench.write(f"pictures/{HOSTILE}", "broken")
+    result = bench.train("name=n", *SETUPS["2x1"], "train.steps=20", "data.kind=pictures", f"data.path={bench.path('pictures')}", "data.val_count=1")
+    check(result.code == 0 and os.path.exists(bench.path("runs", "n", "summary.json")), "a name made the job fail", result)
+    check("a\\x1B]0;name\\x07\\x0A\\x1EX1\\x0Acodistill: fake" in result.err and "\\x9B.png" in result.err, "the name is not shown", result)
+    check(not any(c < " " and c != "\n" for c in result.err) and "\ncodistill: " not in result.err, "control characters", result)
+    shown = bench.done("eval", "bicubic", "--data", "pictures", "--scale", "2", "--threads", "1")
+    check(not any(c < " " and c != "\n" for c in shown.out + shown.err), "eval shows control characters", shown)
+    shutil.copyfile(bench.path("pictures", "0.png"), bench.path("pictures", HOSTILE))
+    shown = bench.done("eval", "bicubic", "--data", "pictures", "--scale", "2", "--threads", "1")
+    check("\\x1B]0;name" in shown.out and not any(c < " " and c != "\n" for c in shown.out + shown.err), "eval shows control characters", shown)
+
+
 CASES = {
     "early-single": early("single", signal.SIGINT),
     "early-2x1": early("2x1", signal.SIGTERM),
@@ -258,6 +277,7 @@ CASES = {
     "compare-sighup": compare(signal.SIGHUP),
     "compare-sigxcpu": compare(signal.SIGXCPU),
     "compare-unread": compare_unread,
+    "hostile-names": hostile_names,
 }
 
 if __name__ == "__main__":

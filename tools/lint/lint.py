@@ -40,6 +40,11 @@ NO_CALLS = re.compile(
 NO_STREAMS = re.compile(r"(?<![\w.>])(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b|(?<![\w.>])(write|dprintf)\s*\(\s*[12]\s*,")
 # What COD_TRY and COD_THEN took the place of. The subject of a ladder may be a member: bag->status.
 OLD_STEPS = re.compile(r"\bCOD_TRY_GOTO\b|\bif \((\w[\w.>-]*) == COD_OK\)\s+\1 = ")
+# Commands print names of files, classes and tensors, in which a terminal would obey control characters: by cod_print(), which escapes them, and
+# display.c. relay.c and child.c print to a file in memory and about themselves. A "%s" of our own words is not told from one of foreign words,
+# so the rule is for all of them. tools/bench prints its own words and figures, and stays free.
+RAW_TEXT = re.compile(r"(?<![\w.>])(v?f?printf|v?dprintf|f?puts)\s*\(")
+RAW_TEXT_FREE = ["tools/print.c", "tools/display.c", "tools/relay.c", "tools/child.c"]
 TO_DO = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")
 MAX_LINES = {"src": 500, "tools": 500}  # tests are longer: their cases are one list
 MAX_LINES_ELSEWHERE = 600
@@ -83,6 +88,7 @@ class Lint:
                 self.check_width(path, text)
                 self.check_calls(path, text)
                 self.check_steps(path, text)
+                self.check_raw_text(path, text)
         for name, line in reasons.items():
             self.report("tools/lint/long_files.txt", line, "long-file", f"{name} is gone or short again; drop its line")
         if with_format:
@@ -210,6 +216,19 @@ class Lint:
             self.report(path, code.count("\n", 0, match.start()) + 1, "steps", f"write COD_THEN({match[1] or 'status'}, call), or an inner function "
                         "that uses COD_TRY")
 
+    def check_raw_text(self, path, text):
+        if len(path.parts) != 2 or path.parts[0] != "tools" or path.as_posix() in RAW_TEXT_FREE:
+            return
+        for match in RAW_TEXT.finditer(text):
+            arguments = arguments_at(text, match.end())
+            if match[1].endswith("puts"):
+                raw = arguments[0] != "help" and not re.fullmatch(r'(""\s*)+|.*\? "" : ""', arguments[0])
+            else:
+                raw = match[1].startswith("v") or re.search(r"%[-+ #0-9.*]*s", call_at(text, match.end()))
+            if raw:
+                self.report(path, text.count("\n", 0, match.start()) + 1, "raw-text", f"{match[1]}(): text goes to terminals by cod_print(), which "
+                            "escapes control characters")
+
     def check_format(self, c_files):
         """clang-format's word on every file; another major version would quarrel over blanks."""
         tool = next((t for t in ("clang-format-14", "clang-format") if version_of(t) == "14"), None)
@@ -223,6 +242,23 @@ class Lint:
             self.report(match[1], match[2], "format", f"run clang-format -i {match[1]}")
         if result.returncode and "error: " not in result.stderr:
             sys.exit(f"lint: {tool} failed: {result.stderr.strip()}")
+
+
+def call_at(text, begin):
+    """The arguments of a call whose opening bracket is before `begin`, with their strings."""
+    depth, end = 1, begin
+    for token in re.finditer(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[()]', text[begin:]):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        end = begin + token.start()
+        if depth == 0:
+            break
+    return text[begin:end]
+
+
+def arguments_at(text, begin):
+    """Its arguments, each without what strings say."""
+    code = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', call_at(text, begin))
+    return [argument.strip() for argument in code.split(",")]
 
 
 def without_comments_and_strings(text):

@@ -1,0 +1,23 @@
+/**
+ * @file
+ * What commands print on standard output and standard error, with what comes from outside: names of files, of classes,
+ * of tensors. A terminal obeys control characters, so these become "\xNN" (core/shown.h); the lint keeps commands from
+ * printing a "%s" in another way.
+ */
+#ifndef COD_TOOLS_PRINT_H
+#define COD_TOOLS_PRINT_H
+
+#include "core/status.h"
+
+#include <stdio.h>
+
+/**
+ * fprintf() that escapes the text it makes. Newlines may stand at the beginning and the end of `fmt` only: one in
+ * between would become "\x0A", as one in a name does.
+ */
+void cod_print(FILE *out, const char *fmt, ...) COD_PRINTF(2, 3);
+
+/** Prints a text of several lines, whose names have been made by cod_show(). */
+void cod_print_text(FILE *out, const char *text);
+
+#endif
