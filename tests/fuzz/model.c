@@ -79,6 +79,34 @@ static int write_foreign(const char *folder)
     return failed;
 }
 
+/** Writes two networks into one file, each below a prefix of its own, and a counter beside them. */
+static int write_wrapped(const char *folder)
+{
+    enum { MOST = 64 };
+    static const int64_t steps = 3;
+    static const char *const prefixes[] = {"model.generator.", "model.generator_ema._orig_mod."};
+    char path[4096], names[2][MOST][96];
+    cod_st_tensor tensors[2 * MOST + 1] = {{.name = "n_averaged", .dtype = COD_ST_I64, .data = &steps}};
+    cod_st_file *file = NULL;
+    snprintf(path, sizeof path, "%s/foreign", folder);
+    if (cod_st_open(path, &file) != COD_OK)
+        return 1;
+    const size_t count = cod_st_tensor_count(file);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < count && i < MOST; i++) {
+            cod_st_tensor *tensor = &tensors[1 + k * count + i];
+            *tensor = *cod_st_tensor_at(file, i);
+            snprintf(names[k][i], sizeof names[k][i], "%s%.60s", prefixes[k], tensor->name);
+            tensor->name = names[k][i];
+        }
+    snprintf(path, sizeof path, "%s/wrapped", folder);
+    int failed = count > MOST || cod_st_write(path, tensors, 1 + count, NULL, 0) != COD_OK;
+    snprintf(path, sizeof path, "%s/two", folder);
+    failed = failed || cod_st_write(path, tensors, 1 + 2 * count, NULL, 0) != COD_OK;
+    cod_st_close(file);
+    return failed;
+}
+
 int fuzz_write(const char *folder)
 {
     const cod_st_text mlp[] = {{"height", "1"}, {"width", "1"}, {"channels", "2"}, {"classes", "2"}, {"hidden", "1"}},
@@ -92,5 +120,5 @@ int fuzz_write(const char *folder)
     failed |= write_model(folder, "cnn", cnn, 5, NULL);
     failed |= write_model(folder, "msrresnet", pictures, 3, &ranges);
     failed |= write_model(folder, "compact", compact, 3, NULL);
-    return failed | write_foreign(folder);
+    return failed | write_foreign(folder) | write_wrapped(folder);
 }
