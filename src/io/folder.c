@@ -1,5 +1,6 @@
 #include "io/file.h"
 
+#include "core/log.h"
 #include "io_internal.h"
 
 #include <dirent.h>
@@ -219,10 +220,15 @@ static cod_status clean(const char *path, const char *name)
     if (folder == NULL)
         return name[0] != '\0' && errno == ENOENT ? COD_OK : cod_fail_system("list folder", path);
     cod_status status = COD_OK;
-    for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;)
-        if (cod_file_is_temporary(entry->d_name, name) && unlinkat(dirfd(folder), entry->d_name, 0) != 0 &&
-            errno != ENOENT)
+    for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;) {
+        if (!cod_file_is_temporary(entry->d_name, name) || unlinkat(dirfd(folder), entry->d_name, 0) == 0 ||
+            errno == ENOENT)
+            continue;
+        if (errno == EISDIR) /* no writer's */
+            cod_log_warn("'%s/%s' is a folder in a temporary file's place, and stays", path, entry->d_name);
+        else
             status = cod_fail_system("remove a temporary file in", path);
+    }
     closedir(folder);
     return status;
 }

@@ -345,6 +345,11 @@ TEST(what_a_killed_writer_left_is_removed)
     assert_int_equal(waitpid(child, &ended, 0), child);
     assert_int_equal(ended, 0);
     assert_int_equal(entries(at("killed")), 2);
+    /* A folder with such a name is none of a writer's: it stays, and stops nothing. */
+    assert_ok(cod_folder_create(at("folders/.half.1-0.tmp")));
+    assert_ok(cod_file_clean(at("folders/half")));
+    assert_ok(cod_folder_clean(at("folders")));
+    assert_true(cod_file_exists(at("folders/.half.1-0.tmp")));
     cod_file_writer *writer;
     assert_ok(cod_file_writer_create(at("killed/half.too"), &writer));
     assert_ok(cod_file_clean(at("killed/hal")));
