@@ -2,6 +2,7 @@
 #include "tools/cmd.h"
 
 #include "tools/bench/bench.h"
+#include "tools/print.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +34,7 @@ int cod_cmd_bench(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         puts("usage: codistill bench NAME [options]\n");
         for (size_t i = 0; i < BENCHES; i++)
-            printf("  %-9s  %s\n", benches[i].name, benches[i].help);
+            cod_print(stdout, "  %-9s  %s\n", benches[i].name, benches[i].help);
         puts("\n`codistill bench NAME --help` explains one of them.");
         return COD_EXIT_OK;
     }

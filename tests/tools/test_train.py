@@ -41,7 +41,8 @@ def check_peers(result, lines, groups):
     for peer in peers:
         check(peer["version"] > 0 and peer["step"] == peer["version"] * 10 and peer["pulled_bytes"] > 1000 and
               peer["bytes_per_s"] > 0 and peer["age_s"] >= 0, f"{peer}")
-        check(0 < peer["teacher_loss"] < 1 and 0 < peer["student_loss"] < 1 and peer["weight"] > 0, f"{peer}")
+        too_old = peer["staleness_steps"] > 200  # twenty periods, where a teacher's weight begins to fall
+        check(0 < peer["teacher_loss"] < 1 and 0 < peer["student_loss"] < 1 and (peer["weight"] > 0 or too_old), f"{peer}")
     measured = [line["peers"][0]["teacher_loss"] for line in lines]
     check(len(set(measured)) > 1, f"a teacher's loss never changes: {measured}")
 
