@@ -4,6 +4,7 @@
 #include "data/resize.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,6 +284,38 @@ static cod_status load_synthetic(const cod_source_list *list, size_t index, int6
     return status;
 }
 
+/** Peak signal-to-noise ratio of `count` values of 8 bits, in dB. */
+static double psnr(const uint8_t *a, const uint8_t *b, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (a[i] - b[i]) * (a[i] - b[i]);
+    return sum > 0 ? 10 * log10(255.0 * 255.0 * (double)count / sum) : INFINITY;
+}
+
+/**
+ * Sides that the scale does not divide do not tell whether a low-resolution picture is of this high one; the reduced
+ * high one does. Of pictures that have nothing to do with each other the ratio is some 10 dB.
+ */
+static cod_status check_pair(const cod_source_list *list, const cod_source *source, const uint8_t *low,
+                             const cod_image *high)
+{
+    enum { LEAST_DB = 18 };
+    int64_t width, height;
+    cod_image small;
+    COD_TRY(cod_image_probe(source->path, &width, &height));
+    if (width % list->scale == 0 && height % list->scale == 0)
+        return COD_OK;
+    COD_TRY(cod_image_resize(high, 1.0 / list->scale, &small));
+    const double found = psnr(low, small.pixels, cod_image_bytes(&small));
+    cod_image_clear(&small);
+    if (found >= LEAST_DB)
+        return COD_OK;
+    return cod_fail(COD_ERR_FORMAT,
+                    "%s: is no low-resolution picture of %s: %.1f dB from it, reduced; at least %d wanted",
+                    source->low_path, source->path, found, LEAST_DB);
+}
+
 cod_status cod_source_load(const cod_source_list *list, size_t index, int64_t low_width, int64_t low_height,
                            uint8_t *low, uint8_t *high)
 {
@@ -293,8 +326,10 @@ cod_status cod_source_load(const cod_source_list *list, size_t index, int64_t lo
     else
         COD_TRY(load_file(source->path, source->scale, width, height, high));
     if (source->low_path != NULL)
-        return load_file(source->low_path, 0, low_width, low_height, low);
+        COD_TRY(load_file(source->low_path, 0, low_width, low_height, low));
     const cod_image whole = {.width = width, .height = height, .channels = 3, .bits = 8, .pixels = high};
+    if (source->low_path != NULL)
+        return check_pair(list, source, low, &whole);
     cod_image small;
     COD_TRY(cod_image_resize(&whole, 1.0 / list->scale, &small));
     copy_corner(&small, low_width, low_height, low);

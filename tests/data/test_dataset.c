@@ -296,19 +296,22 @@ TEST(pairs_match_by_name)
     write_picture(below("lr/lonelyx2.png"), 30, 25, 1, 54);
     write_picture(below("lr/wrong.png"), 60, 50, 1, 55);
     write_picture(below("hr/wide.png"), 120, 100, 4, 6);
-    write_picture(below("lr/wide.png"), 31, 25, 1, 56); /* one too wide, although 4 divides 120 */
+    write_picture(below("lr/wide.png"), 31, 25, 1, 56);   /* one too wide, although 4 divides 120 */
+    write_picture(below("hr/other.png"), 122, 103, 4, 7); /* another picture of a size that might be right */
+    write_picture(below("lr/other.png"), 30, 26, 1, 200);
     cod_data_options options = options_of(below("hr"));
     set_option(&options, "low_path", below("lr"));
     set_option(&options, "val_path", below("hr/same.png"));
     set_option(&options, "val_low_path", below("lr/same.png"));
     capture_log();
     cod_dataset *dataset = open_ok(&options, &lone_group);
-    assert_true(cod_dataset_count(dataset).files == 7 && cod_dataset_count(dataset).broken == 3);
+    assert_true(cod_dataset_count(dataset).files == 8 && cod_dataset_count(dataset).broken == 4);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 3);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_VAL), 1);
     assert_true(logged("lonely.png: no low-resolution picture 'lonely' or 'lonelyx4'"));
     assert_true(logged("wrong.png: is 60x50 pixels; at scale 4"));
     assert_true(logged("wide.png: is 31x25 pixels; at scale 4"));
+    assert_true(logged("other.png: is no low-resolution picture of"));
     for (size_t i = 0; i < 3; i++) {
         cod_pair pair;
         assert_ok(cod_dataset_read(dataset, COD_SPLIT_TRAIN, i, &pair));
