@@ -72,6 +72,20 @@ static const uint8_t *find_chunk(const uint8_t *bytes, size_t count, const char 
     return NULL;
 }
 
+/** Whether a chunk claims to be longer than the file: libpng would allocate all of some kinds before it reads them. */
+static bool is_cut(const uint8_t *bytes, size_t count)
+{
+    enum { SIGNATURE = 8, HEAD = 8, CHECKSUM = 4 };
+    size_t at = SIGNATURE;
+    while (at + HEAD <= count) {
+        const size_t length = cod_image_number(bytes + at, 4, false);
+        if (length > count - at - HEAD)
+            return true;
+        at += HEAD + length + CHECKSUM;
+    }
+    return false;
+}
+
 /** @return 0 = the file ends before its pixels */
 static int orientation_of(const uint8_t *bytes, size_t count)
 {
@@ -200,6 +214,8 @@ cod_status cod_png_decode(const uint8_t *bytes, size_t count, bool header_only, 
         image->height = orientation < 5 ? height : width;
         return COD_OK;
     }
+    if (is_cut(bytes, count))
+        return cod_fail(COD_ERR_FORMAT, "damaged PNG: the file ends too early (truncated)");
     size_t length;
     const uint8_t *moving = find_chunk(bytes, count, "acTL", &length);
     if (moving != NULL && length >= 4 && cod_image_number(moving, 4, false) > 1)

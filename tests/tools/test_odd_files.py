@@ -192,6 +192,7 @@ REFUSED = {  # name -> its bytes, and words of the refusal
     "cmyk16.tif": (lambda: tiff(picture(4, 16), 16, extra={262: [5], 338: [0]}), "neither gray nor RGB"),
     "moving.png": (lambda: png(picture(3, 8), 8, 2, (b"acTL", struct.pack(">II", 2, 0))), "moving pictures"),
     "hdr.png": (lambda: png(picture(3, 8), 8, 2, (b"cICP", bytes([9, 18, 0, 1]))), "high dynamic range"),
+    "claims.png": (lambda: png(picture(3, 8), 8, 2)[:33] + struct.pack(">I", 0x3f3f3f1a) + b"eXIf" + bytes(40), "damaged PNG: the file ends too early"),
     "cut.png": (lambda: png(picture(3, 8), 8, 2)[:-40], "damaged PNG"),
     "cut_tiff.tif": (lambda: tiff(picture(3, 8), 8)[:-40], "damaged TIFF"),
     "short.bmp": (lambda: bmp(picture(3, 8))[:-40], "BMP"),

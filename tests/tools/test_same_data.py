@@ -111,7 +111,7 @@ def unclear(bench):
     bench.write("c.yaml", TABLE)
     bench.write("table.csv", table(20).replace(",b\n", ",caf\u00e9\n").encode("latin-1"))
     result = bench.run("train", "c.yaml")
-    check(result.code == 1 and r"'table.csv': the class 'caf\xe9' is not UTF-8 text: rename it" in result.err, "not text", result)
+    check(result.code == 1 and r"'table.csv': the class 'caf\xE9' is not UTF-8 text: rename it" in result.err, "not text", result)
 
 
 CASES = {"pictures": pictures, "moved": moved, "accepted": accepted, "held-out": held_out, "tables": tables, "unclear": unclear}

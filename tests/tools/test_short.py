@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Each allocation of a command fails once: python3 test_short.py CODISTILL_SHORT [CASE ...]; it ends with a message, whichever it was."""
+"""Each allocation of a command fails once, or each call for a file: python3 test_short.py CODISTILL_SHORT [CASE ...]; it ends with a message,
+whichever it was."""
 
 import concurrent.futures
 import os
+import shutil
 import sys
 
 from train_support import check, png, run_cases
@@ -23,24 +25,28 @@ def prepare(bench):
     bench.trained("name=m", "train.steps=10")
 
 
-def fail_each(bench, *command):
-    """Runs the command once for each of its allocations, which fails: it ends with a message, or with 0 where it can do without."""
-    count = bench.path("count")
+def fail_each(bench, *command, calls=False, then=None):
+    """Runs the command once for each of its allocations or calls, which fails: it ends with a message, or with 0 where it can do without.
+    `then` is told the folder of each."""
+    count, what = bench.path("count"), "call" if calls else "allocation"
     bench.done(*(word.replace("OUT", bench.path("whole")) for word in command), environment={"COD_TEST_SHORT_COUNT": count})
     with open(count) as file:
-        total = max(map(int, file))
+        total = max(int(line.split()[calls]) for line in file)
     os.remove(count)
 
     def run(number):
         folder = bench.path(f"out{number}")
         arguments = [word.replace("OUT", folder) for word in command]
-        return number, bench.run(*arguments, environment={"COD_TEST_SHORT_AT": str(number)})
+        result = bench.run(*arguments, environment={"COD_TEST_CALL_AT" if calls else "COD_TEST_SHORT_AT": str(number)})
+        if then:
+            then(number, folder, arguments)
+        return number, result
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for number, result in pool.map(run, range(1, total + 1)):
-            check(result.code in (0, 1, 2), f"allocation {number} of {total}: exit code {result.code}", result)
-            check(result.code == 0 or "codistill" in result.err, f"allocation {number} of {total}: no message", result)
-    print(f"{' '.join(command)}: {total} allocations", flush=True)
+            check(result.code in (0, 1, 2), f"{what} {number} of {total}: exit code {result.code}", result)
+            check(result.code == 0 or "codistill" in result.err, f"{what} {number} of {total}: no message", result)
+    print(f"{' '.join(command)}: {total} {what}s", flush=True)
 
 
 def plan(bench):
@@ -72,7 +78,35 @@ def train(bench):
     fail_each(bench, "train", "p.yaml", "train.strategy=single", "output=OUT", "log.tensorboard=false")
 
 
-CASES = {"plan": plan, "export": export, "config": config, "upscale": upscale, "eval": evaluate, "train": train}
+def calls(bench):
+    """Of commands that read and write files; each call is one of the program's own, for a file, a folder or a stream."""
+    prepare(bench)
+    fail_each(bench, "plan", "p.yaml", calls=True)
+    fail_each(bench, "export", "runs/m/final.safetensors", "-o", "OUT.onnx", calls=True)
+    fail_each(bench, "upscale", "runs/m/final.safetensors", "photos/a.png", "-o", "OUT.png", calls=True)
+    fail_each(bench, "eval", "runs/m/final.safetensors", "--data", "photos", calls=True)
+    fail_each(bench, "report", "runs/m", "-o", "OUT.html", calls=True)
+
+
+def train_calls(bench):
+    """A training that storage has ended goes on by the same command to the same bits."""
+    prepare(bench)
+    right = {}
+
+    def resumed(number, folder, arguments):
+        result = bench.run(*arguments)
+        check(result.code == 0, f"call {number}: the same command does not go on", result)
+        with open(os.path.join(folder, "p", "final.safetensors"), "rb") as file:
+            check(file.read() == right["final"], f"call {number}: other bits", result)
+        shutil.rmtree(folder)
+
+    command = ["train", "p.yaml", "train.strategy=single", "output=OUT", "log.tensorboard=false", "checkpoint.every=5", "eval.every=10"]
+    bench.done(*(word.replace("OUT", bench.path("right")) for word in command))
+    right["final"] = bench.read("right", "p", "final.safetensors")
+    fail_each(bench, *command, calls=True, then=resumed)
+
+
+CASES = {"plan": plan, "export": export, "config": config, "upscale": upscale, "eval": evaluate, "train": train, "calls": calls, "train-calls": train_calls}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
