@@ -18,7 +18,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { RGB = 3, PATH_BYTES = 4096 + 8, FILTER_BYTES = 512, PIPE_BYTES = 1 << 20 };
+enum { RGB = 3, PATH_BYTES = 4096 + 8, FILTER_BYTES = 512, CONVERSION_BYTES = 320, PIPE_BYTES = 1 << 20 };
 
 /** Containers that are written: ffmpeg's name for each, and the encoder that players of it understand. */
 static const struct {
@@ -82,22 +82,22 @@ bool cod_video_is_called(const char *path)
  * Filters that turn colours into BT.709. HDR is brought to the brightness of a reference white of 203 cd/m2 (ITU-R
  * BT.2408), and what is brighter is compressed.
  */
-static void make_conversion(const cod_clip *clip, char filter[FILTER_BYTES])
+static void make_conversion(const cod_clip *clip, char filter[CONVERSION_BYTES])
 {
     if (clip->bright)
-        snprintf(filter, FILTER_BYTES,
+        snprintf(filter, CONVERSION_BYTES,
                  ",zscale=t=linear:npl=203%s,format=gbrpf32le,zscale=p=709,tonemap=mobius:desat=0,"
                  "zscale=t=709:m=709:r=limited,format=yuv444p16le",
                  clip->convert);
     else if (clip->colours[0] != '\0')
-        snprintf(filter, FILTER_BYTES, ",zscale=p=709:t=709:m=709:r=limited%s,format=yuv444p16le", clip->convert);
+        snprintf(filter, CONVERSION_BYTES, ",zscale=p=709:t=709:m=709:r=limited%s,format=yuv444p16le", clip->convert);
     else
         filter[0] = '\0';
 }
 
 static cod_status start_decoder(pipeline *p)
 {
-    char file[PATH_BYTES], filter[FILTER_BYTES], convert[FILTER_BYTES];
+    char file[PATH_BYTES], filter[FILTER_BYTES], convert[CONVERSION_BYTES];
     const bool converts = p->clip.colours[0] != '\0';
     snprintf(file, sizeof file, "file:%s", p->job->input);
     make_conversion(&p->clip, convert);
