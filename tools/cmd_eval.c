@@ -66,8 +66,9 @@ static void show_progress(void *context, size_t done, size_t total, const cod_ev
 {
     (void)context;
     fputs("\r\033[K", stderr);
-    cod_print(stderr, "%zu/%zu %s: %.2f dB%s", done, total, image->file, image->quality.psnr_y,
-              done == total ? "\n" : "");
+    cod_print(stderr, "%zu/%zu %s: %.2f dB", done, total, image->file, image->quality.psnr_y);
+    if (done == total)
+        fputc('\n', stderr);
 }
 
 /** Opens the network of LPIPS, on the model's device; bicubic has none, so that one is opened in `own`. */

@@ -25,7 +25,9 @@ int cod_cmd_models(int argc, char **argv)
     cod_arena arena = {0};
     for (size_t i = 0; cod_model_kind_at(i) != NULL; i++) {
         const cod_model_kind *kind = cod_model_kind_at(i);
-        cod_print(stdout, "%s%s: %s\n", i ? "\n" : "", kind->name, kind->table->help);
+        if (i > 0)
+            putchar('\n');
+        cod_print(stdout, "%s: %s\n", kind->name, kind->table->help);
         for (size_t k = 0; k < kind->table->count; k++) {
             const cod_option *option = &kind->table->options[k];
             cod_print(stdout, "  %-15s %s (default %s; %s)\n", option->key, option->help, option->default_text,
