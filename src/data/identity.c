@@ -3,6 +3,7 @@
 #include "core/hash.h"
 #include "data/examples_internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,24 +13,40 @@
 
 enum { BLOCKS = 16, BLOCK_BYTES = 4096, MAX_HASHED_FILES = 20000, MAX_SHOWN = 3 };
 
-/** Hash of evenly spread blocks; 0 if the file cannot be read. */
-static uint64_t hash_contents(const cod_file *file)
+/** Whether a file can never be read as it is, so that the data set leaves it out; anything else may pass. */
+static bool stays_unreadable(int reason)
+{
+    return reason == ENOENT || reason == EACCES || reason == ELOOP || reason == ENXIO || reason == EISDIR ||
+           reason == ESPIPE;
+}
+
+static cod_status hash_open(int descriptor, const cod_file *file, uint64_t *key)
 {
     char block[BLOCK_BYTES];
-    const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool whole = file->bytes <= (int64_t)BLOCKS * BLOCK_BYTES;
     const int64_t last = file->bytes > BLOCK_BYTES ? file->bytes - BLOCK_BYTES : 0;
-    uint64_t key = 0;
-    if (descriptor < 0)
-        return 0;
     for (int i = 0; i < BLOCKS; i++) {
-        const bool whole = file->bytes <= (int64_t)BLOCKS * BLOCK_BYTES;
-        const int64_t at = whole ? (int64_t)i * BLOCK_BYTES : last * i / (BLOCKS - 1);
-        const ssize_t got = pread(descriptor, block, sizeof block, at);
+        const ssize_t got =
+            pread(descriptor, block, sizeof block, whole ? (int64_t)i * BLOCK_BYTES : last * i / (BLOCKS - 1));
+        if (got < 0 && !stays_unreadable(errno))
+            return cod_fail(COD_ERR_IO, "%s: cannot read: %s", file->path, strerror(errno));
         if (got > 0)
-            key = cod_hash(block, (size_t)got, key);
+            *key = cod_hash(block, (size_t)got, *key);
     }
+    return COD_OK;
+}
+
+/** Hash of evenly spread blocks; 0 if the file cannot be read. */
+static cod_status hash_contents(const cod_file *file, uint64_t *key)
+{
+    const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *key = 0;
+    if (descriptor < 0)
+        return stays_unreadable(errno) ? COD_OK
+                                       : cod_fail(COD_ERR_IO, "%s: cannot open: %s", file->path, strerror(errno));
+    const cod_status status = hash_open(descriptor, file, key);
     close(descriptor);
-    return key;
+    return status;
 }
 
 static void write_name(FILE *out, const char *name)
@@ -42,9 +59,12 @@ static cod_status write_files(FILE *out, const char *option, const cod_file_list
 {
     for (size_t i = 0; i < files->count; i++) {
         const cod_file *file = &files->items[i];
+        uint64_t key = 0;
+        if (hashed)
+            COD_TRY(hash_contents(file, &key));
         fprintf(out, "%s %zu\t", option, file->root);
         write_name(out, file->name);
-        fprintf(out, "\t%" PRId64 "\t%016" PRIx64 "\n", file->bytes, hashed ? hash_contents(file) : 0);
+        fprintf(out, "\t%" PRId64 "\t%016" PRIx64 "\n", file->bytes, key);
     }
     return ferror(out) ? cod_fail(COD_ERR_MEMORY, "out of memory for the names of %zu files", files->count) : COD_OK;
 }

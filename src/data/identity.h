@@ -22,7 +22,7 @@ enum { COD_DATA_CHANGE_BYTES = 512 };
  * all files of a data set of more than 20,000. Generated data have one line, with what determines them.
  *
  * @param[out] list  new; free()
- * @return COD_ERR_IO when a root cannot be read
+ * @return COD_ERR_IO when a root cannot be read, or a file for another reason than that it is missing or forbidden
  */
 COD_MUST_CHECK cod_status cod_data_list_files(const cod_data_options *options, char **list);
 
