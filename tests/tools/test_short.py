@@ -85,7 +85,7 @@ def calls(bench):
     fail_each(bench, "export", "runs/m/final.safetensors", "-o", "OUT.onnx", calls=True)
     fail_each(bench, "upscale", "runs/m/final.safetensors", "photos/a.png", "-o", "OUT.png", calls=True)
     fail_each(bench, "eval", "runs/m/final.safetensors", "--data", "photos", calls=True)
-    fail_each(bench, "report", "runs/m", calls=True, every=20)
+    fail_each(bench, "report", "runs/m", calls=True)
 
 
 def train_calls(bench):
