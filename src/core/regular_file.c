@@ -20,3 +20,12 @@ int cod_regular_open(const char *path, int flags)
     errno = EINVAL;
     return -1;
 }
+
+FILE *cod_regular_stream(const char *path)
+{
+    const int descriptor = cod_regular_open(path, O_RDONLY);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+    if (file == NULL && descriptor >= 0)
+        close(descriptor);
+    return file;
+}

@@ -5,11 +5,16 @@
 #ifndef COD_CORE_REGULAR_FILE_H
 #define COD_CORE_REGULAR_FILE_H
 
+#include <stdio.h>
+
 /**
  * open() that takes nothing but a regular file, with mode 0666 where `flags` create one, and closes it at exec().
  *
  * @return a descriptor; -1 with errno, which is EINVAL where it is no regular file
  */
 int cod_regular_open(const char *path, int flags);
+
+/** The same for reading, as a stream. @return NULL with errno */
+FILE *cod_regular_stream(const char *path);
 
 #endif

@@ -73,15 +73,11 @@ static void read_cache(cod_device *device)
     char path[4096], line[512];
     if (!cache_path(path, sizeof path))
         return;
-    const int descriptor = cod_regular_open(path, O_RDONLY);
-    if (descriptor < 0 && errno == EINVAL)
+    FILE *file = cod_regular_stream(path);
+    if (file == NULL && errno == EINVAL)
         cod_log_warn("'%s' is no regular file: convolutions are timed anew, and what is found is not kept", path);
-    FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
-    if (file == NULL) {
-        if (descriptor >= 0)
-            close(descriptor);
+    if (file == NULL)
         return;
-    }
     for (int i = 0; i < MOST_REMEMBERED && fgets(line, sizeof line, file) != NULL; i++) {
         uint64_t key;
         char name[16];

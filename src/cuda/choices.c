@@ -125,15 +125,11 @@ static cod_status read_file(const char *path, choice_list *list, bool *foreign)
     size_t damaged = 0;
     cod_status status = COD_OK;
     *foreign = false;
-    const int descriptor = cod_regular_open(path, O_RDONLY);
-    if (descriptor < 0 && errno == EINVAL)
+    FILE *file = cod_regular_stream(path);
+    if (file == NULL && errno == EINVAL)
         cod_log_warn("'%s' is no regular file: it is not used", path);
-    FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
-    if (file == NULL) {
-        if (descriptor >= 0)
-            close(descriptor);
+    if (file == NULL)
         return COD_OK;
-    }
     const bool empty = fgets(line, sizeof line, file) == NULL;
     *foreign = !empty && strcmp(line, header) != 0;
     while (!empty && !*foreign && status == COD_OK && fgets(line, sizeof line, file) != NULL) {
