@@ -11,7 +11,7 @@
 #   --peers          only tests against others' programs, which skip themselves where these are not: PyTorch, ONNX Runtime, spandrel and
 #                    TensorBoard, which pip puts in ~/.cache/codistill/venv-peers; once there, all ways of running the tests use them
 #   --no-setup       does not look for missing packages
-#   --jobs N         parallel compilations, and twice as many tests; default: the number of processors
+#   --jobs N         parallel compilations in each tree, and three times as many tests; default: the number of processors
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -96,32 +96,43 @@ if [ $peers = yes ]; then
     filter+=(--label-regex '^peers$')
 fi
 
-# A tree that does not build costs its own tests, not those of the others.
+# The trees are built side by side, because configuring one and linking its last programs leaves processors idle. A tree that does not
+# build costs its own tests, not those of the others.
+configure_and_build() {
+    local with_gpu=()
+    [ "$1" != release ] || with_gpu=("${gpu[@]}")
+    cmake --preset "${1%%-*}" "${setup[@]}" "${with_gpu[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$1.configure.log" 2>&1 || return 2
+    cmake --build "build/$1" --target "$target" --parallel "$jobs" -- -k 0 >"build/all/$1.build.log" 2>&1 || return 1
+}
+
 failures=()
 built=()
 mkdir -p build/all
+say "build ${trees[*]}"
+builds=()
 for tree in "${trees[@]}"; do
-    say "build $tree"
-    with_gpu=()
-    [ "$tree" != release ] || with_gpu=("${gpu[@]}")
-    if cmake --preset "${tree%%-*}" "${setup[@]}" "${with_gpu[@]}" -DCMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER=ccache >"build/all/$tree.configure.log" 2>&1; then
-        if cmake --build "build/$tree" --target "$target" --parallel "$jobs" -- -k 0 >"build/all/$tree.build.log" 2>&1; then
-            built+=("../$tree")
-        else
+    configure_and_build "$tree" &
+    builds+=($!)
+done
+for i in "${!trees[@]}"; do
+    tree=${trees[i]}
+    wait "${builds[i]}"
+    case $? in
+        0) built+=("../$tree") ;;
+        2)
+            cat "build/all/$tree.configure.log"
+            failures+=("configure $tree") ;;
+        *)
             grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)|^ninja: ' "build/all/$tree.build.log"
-            failures+=("build $tree")
-        fi
-    else
-        cat "build/all/$tree.configure.log"
-        failures+=("configure $tree")
-    fi
+            failures+=("build $tree") ;;
+    esac
 done
 
 # One ctest over all trees: a folder whose only content is the list of theirs. More tests than processors run at a time, because ranks
 # that wait for each other leave processors idle.
 for tree in "${built[@]}"; do printf 'subdirs("%s")\n' "$tree"; done >build/all/CTestTestfile.cmake
 say "tests"
-ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((2 * jobs)) "${division[@]}" "${filter[@]}" |
+ctest --test-dir build/all --output-on-failure --no-tests=error --parallel $((3 * jobs)) "${division[@]}" "${filter[@]}" |
     tee build/all/ctest.log
 [ "${PIPESTATUS[0]}" -eq 0 ] || failures+=("tests")
 

@@ -18,8 +18,8 @@
  * The last stage's normalisations see 3 x 2 x 2 values of each channel: over very few, gradients would be what is left
  * of rounding.
  */
-static const cod_shape pictures = {3, 33, 47, 3};
-#define OPTIONS "height=33 width=47 channels=3 classes=10"
+static const cod_shape pictures = {3, 33, 33, 3};
+#define OPTIONS "height=33 width=33 channels=3 classes=10"
 
 enum { SEED = 7 };
 
