@@ -11,9 +11,9 @@
 extern cod_test_device test_ref, test_cpu, test_paranoid;
 
 /**
- * Whether COD_TEST_FEW is set: the test runs with sanitizers, or on an instruction set that is not the machine's widest.
- * The kernels of all sets have one source, so that few cases show what differs: widths of vectors, remainders, and what
- * oneDNN chooses.
+ * Whether COD_TEST_FEW is set: the test runs with sanitizers, or on an instruction set that is not the machine's
+ * widest. The kernels of all sets have one source, so that few cases show what differs: widths of vectors, remainders,
+ * and what oneDNN chooses.
  */
 bool test_few(void);
 
