@@ -71,6 +71,19 @@ static void note_stray(file *t, const char *reason)
     t->stray_told = true;
 }
 
+/** Visits what lies in the own folder, as far as that is worth the time. */
+static cod_status visit_own(file *t, const cod_untrusted_folder *folder, cod_untrusted_visit visit, void *context)
+{
+    char reason[FILE_REASON_BYTES];
+    bool more;
+    COD_TRY(cod_untrusted_folder_visit(folder, visit, context, &more));
+    snprintf(reason, sizeof reason, "of more than %d entries in '%.300s' the rest is not looked at",
+             COD_UNTRUSTED_ENTRIES_MOST, t->own);
+    if (more)
+        note_stray(t, reason);
+    return COD_OK;
+}
+
 static void remove_ours(file *t, const cod_untrusted_folder *folder, const char *entry)
 {
     if (cod_untrusted_file_remove(folder, entry) != COD_OK)
@@ -95,7 +108,7 @@ static cod_status remove_unnamed(void *context, const cod_untrusted_folder *fold
 cod_status file_remove_others(file *t, const cod_untrusted_folder *folder, const cod_slot_header *header)
 {
     naming named = {t, *header};
-    return cod_untrusted_folder_visit(folder, remove_unnamed, &named);
+    return visit_own(t, folder, remove_unnamed, &named);
 }
 
 static cod_status remove_temporary(void *context, const cod_untrusted_folder *folder, const char *entry)
@@ -111,7 +124,7 @@ static cod_status remove_temporary(void *context, const cod_untrusted_folder *fo
 
 cod_status file_clean(file *t, const cod_untrusted_folder *folder)
 {
-    return cod_untrusted_folder_visit(folder, remove_temporary, t);
+    return visit_own(t, folder, remove_temporary, t);
 }
 
 /** Reads a header file. @param[out] out  [window_bytes] @return whether there is one that can be read now */
@@ -187,14 +200,17 @@ static bool is_published(const file *t, const cod_untrusted_folder *folder, cons
 typedef struct counting {
     file *t;
     uint64_t newest;
+    int looks; /**< files read */
 } counting;
 
 static cod_status note_newest(void *context, const cod_untrusted_folder *folder, const char *entry)
 {
     counting *f = context;
     const uint64_t version = version_of(entry);
+    /* A killed process leaves fewer versions that its header does not name; all are read, and may be large. */
+    enum { LOOKS_MOST = 2 * COD_SLOT_MAX };
     char reason[FILE_REASON_BYTES];
-    if (version <= f->newest)
+    if (version <= f->newest || f->looks++ >= LOOKS_MOST)
         return COD_OK;
     if (is_published(f->t, folder, entry, version)) {
         f->newest = version;
@@ -218,11 +234,11 @@ uint64_t file_newest_left(file *t, cod_slot_stamp *stamp)
     free(window);
     if (!ours) /* nothing, or another run's */
         return 0;
-    counting left = {t, header.newest};
+    counting left = {t, header.newest, 0};
     cod_untrusted_folder *folder = NULL;
     cod_status status = file_open_shard(t, who->group, who->shard, COD_UNTRUSTED_NONE, &folder);
     if (folder != NULL)
-        COD_THEN(status, cod_untrusted_folder_visit(folder, note_newest, &left));
+        COD_THEN(status, visit_own(t, folder, note_newest, &left));
     cod_untrusted_folder_close(folder);
     return left.newest;
 }

@@ -39,6 +39,23 @@ cod_status file_write_header(file *t)
     return status;
 }
 
+/** Removes a version that no header names any more: file_remove_others() does not see it among very many others. */
+static void remove_version(file *t, uint64_t version)
+{
+    char name[FILE_NAME_BYTES];
+    cod_untrusted_folder *folder = NULL;
+    const cod_slot_identity who = t->writer.header.identity;
+    pthread_mutex_unlock(&t->mutex);
+    file_version_name(version, name);
+    cod_status status = file_open_shard(t, who.group, who.shard, COD_UNTRUSTED_NONE, &folder);
+    if (folder != NULL)
+        COD_THEN(status, cod_untrusted_file_remove(folder, name));
+    if (status != COD_OK) /* what lies in its place was named before */
+        cod_log_debug("%s", cod_error_message());
+    cod_untrusted_folder_close(folder);
+    pthread_mutex_lock(&t->mutex);
+}
+
 static cod_status write_version(file *t)
 {
     char name[FILE_NAME_BYTES];
@@ -59,7 +76,10 @@ static cod_status write_version(file *t)
     const uint32_t slot = cod_slot_next(&t->writer, &oldest);
     COD_TRY(cod_slot_open(&t->writer, slot, &room));
     COD_TRY(cod_slot_close(&t->writer, slot, &p));
-    return file_write_header(t);
+    COD_TRY(file_write_header(t));
+    if (oldest > 0)
+        remove_version(t, oldest);
+    return COD_OK;
 }
 
 /** Training goes on whatever becomes of a publication. */

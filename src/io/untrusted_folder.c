@@ -149,19 +149,26 @@ bool cod_untrusted_file_has(const cod_untrusted_folder *folder, const char *name
            (uint64_t)info.st_size == bytes;
 }
 
-cod_status cod_untrusted_folder_visit(const cod_untrusted_folder *folder, cod_untrusted_visit visit, void *context)
+cod_status cod_untrusted_folder_visit(const cod_untrusted_folder *folder, cod_untrusted_visit visit, void *context,
+                                      bool *more)
 {
     const int own = openat(folder->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = own >= 0 ? fdopendir(own) : NULL;
     cod_status status = COD_OK;
+    *more = false;
     if (entries == NULL) {
         status = cod_fail_system("list folder", folder->path);
         if (own >= 0)
             close(own);
         return status;
     }
-    for (const struct dirent *entry; status == COD_OK && (entry = readdir(entries)) != NULL;)
-        status = visit(context, folder, entry->d_name);
+    const struct dirent *entry;
+    int visited = 0;
+    while (status == COD_OK && !*more && (entry = readdir(entries)) != NULL) {
+        *more = visited++ == COD_UNTRUSTED_ENTRIES_MOST;
+        if (!*more)
+            status = visit(context, folder, entry->d_name);
+    }
     closedir(entries);
     return status;
 }

@@ -57,9 +57,15 @@ COD_MUST_CHECK cod_status cod_untrusted_file_remove(const cod_untrusted_folder *
 /** Whether a regular file of this size is there. */
 bool cod_untrusted_file_has(const cod_untrusted_folder *folder, const char *name, uint64_t bytes);
 
-/** Calls `visit` with the name of each entry, in no order. The entry may be removed then; a failure ends the visits. */
+/** Entries of a folder that are visited: others may put there as many as they like, as fast as they are read. */
+enum { COD_UNTRUSTED_ENTRIES_MOST = 4096 };
+/**
+ * Calls `visit` with the name of each entry, in no order. The entry may be removed then; a failure ends the visits.
+ *
+ * @param[out] more  whether there were more entries than are visited
+ */
 typedef cod_status (*cod_untrusted_visit)(void *context, const cod_untrusted_folder *folder, const char *entry);
 COD_MUST_CHECK cod_status cod_untrusted_folder_visit(const cod_untrusted_folder *folder, cod_untrusted_visit visit,
-                                                     void *context);
+                                                     void *context, bool *more);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/trace.h"
 #include "distill/file.h"
 #include "io/file.h"
+#include "io/untrusted_folder.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -353,6 +354,41 @@ TEST_IN_FOLDER(links_and_fifos_are_refused)
     assert_true(cod_file_exists(at("notes.bin")) && cod_file_exists(at("07.bin")) &&
                 cod_file_exists(at(".notes.1-2.tmp")));
     assert_false(cod_file_exists(at("2.bin")) || cod_file_exists(at(".header.1-2.tmp")));
+    pair_close(publisher, reader);
+}
+
+/** Others may fill a group's folder faster than it is looked through: own versions go all the same. */
+TEST_IN_FOLDER(a_folder_of_very_many_files_holds_nobody_up)
+{
+    enum { MANY = 3 * COD_UNTRUSTED_ENTRIES_MOST };
+    cod_transport *publisher, *reader;
+    cod_pull_state how;
+    cod_pulled got;
+    char name[64];
+    pair_open(&publisher, &reader, 1);
+    assert_ok(cod_file_write(at("strange"), "not a version", 13));
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "x/group-0/shard-0/%d.bin", 1000000 + i);
+        assert_int_equal(link(at("strange"), cod_test_at(name)), 0);
+    }
+    pair_publish(publisher, 2);
+    int left = 0;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "x/group-0/shard-0/%d.bin", 1000000 + i);
+        left += cod_file_exists(cod_test_at(name));
+    }
+    assert_true(left > 0 && left < MANY);
+    for (int i = 0; i < MANY; i++) { /* names that stay */
+        snprintf(name, sizeof name, "x/group-0/shard-0/%d.bin.theirs", i);
+        assert_int_equal(link(at("strange"), cod_test_at(name)), 0);
+    }
+    for (uint64_t version = 3; version <= SLOTS + 2; version++)
+        pair_publish(publisher, version);
+    assert_ok(pair_pulled(reader, SLOTS + 2, &how, &got));
+    assert_int_equal(how, COD_PULL_DONE);
+    assert_false(cod_file_exists(at("1.bin")) || cod_file_exists(at("2.bin")));
+    assert_ok(publisher->ops->destroy(publisher));
+    publisher = pair_open_one(0, 1, false);
     pair_close(publisher, reader);
 }
 
