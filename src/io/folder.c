@@ -24,6 +24,28 @@ int cod_io_open_above(const char *path)
     return folder;
 }
 
+/** Looks at the folder that holds `path`. @return whether that could be done */
+static bool examine_above(const char *path, struct stat *above)
+{
+    const int folder = cod_io_open_above(path);
+    const bool examined = folder >= 0 && fstat(folder, above) == 0;
+    if (folder >= 0)
+        close(folder);
+    return examined;
+}
+
+cod_status cod_io_check_names(const char *path, const struct stat *info)
+{
+    struct stat above;
+    if (info->st_nlink < 2 ||
+        (examine_above(path, &above) && above.st_uid == geteuid() && (above.st_mode & (S_IWGRP | S_IWOTH)) == 0))
+        return COD_OK;
+    return cod_fail(COD_ERR_IO,
+                    "cannot write '%s': a hard link gives the file another name, too, and others may write in its "
+                    "folder, so it may be somebody's: copy it to a file of its own, or chmod go-w the folder",
+                    path);
+}
+
 /** Whether a file that is to be written belongs to those who may decide what is in it. */
 static cod_status check_own(int file, const char *path)
 {
@@ -34,15 +56,11 @@ static cod_status check_own(int file, const char *path)
         return COD_OK;
     if (!S_ISREG(info.st_mode))
         return cod_fail(COD_ERR_IO, "cannot write '%s': it is no regular file", path);
-    if (info.st_uid == geteuid())
+    COD_TRY(cod_io_check_names(path, &info));
+    if (info.st_uid == geteuid() || (examine_above(path, &above) && above.st_uid == info.st_uid))
         return COD_OK;
-    const int folder = cod_io_open_above(path);
-    const bool by_owner = folder >= 0 && fstat(folder, &above) == 0 && above.st_uid == info.st_uid;
-    if (folder >= 0)
-        close(folder);
-    return by_owner ? COD_OK
-                    : cod_fail(COD_ERR_IO, "cannot write '%s': it belongs to another user (number %lu)", path,
-                               (unsigned long)info.st_uid);
+    return cod_fail(COD_ERR_IO, "cannot write '%s': it belongs to another user (number %lu)", path,
+                    (unsigned long)info.st_uid);
 }
 
 cod_status cod_io_open_own(const char *path, int flags, int *file)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /** Fails with COD_ERR_IO, the path and the system's reason: cod_fail_system("write", path). */
 #define cod_fail_system(action, path) cod_fail(COD_ERR_IO, "cannot %s '%s': %s", (action), (path), strerror(errno))
@@ -32,6 +33,12 @@ void cod_io_call_end(const char *const *verb);
  * @param[out] file a descriptor for close()
  */
 COD_MUST_CHECK cod_status cod_io_open_own(const char *path, int flags, int *file);
+
+/**
+ * Fails if a regular file that is to be written may be, by a hard link, another one than its name says: it has several
+ * names, and others may write in its folder. @param info  of the open file
+ */
+COD_MUST_CHECK cod_status cod_io_check_names(const char *path, const struct stat *info);
 
 /** Makes room for `more` bytes behind `used` in a buffer of malloc. */
 COD_MUST_CHECK cod_status cod_io_reserve(void **data, size_t *capacity, size_t used, size_t more);
