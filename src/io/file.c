@@ -54,17 +54,40 @@ cod_status cod_io_read_open(int file, const char *path, size_t limit_bytes, void
     return status;
 }
 
-cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes)
+/** What read() would wait for, or never see the end of. */
+static cod_status check_regular(int file, const char *path)
+{
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        return cod_fail_system("examine", path);
+    return S_ISREG(info.st_mode) || S_ISDIR(info.st_mode) /* of which read() says so */
+               ? COD_OK
+               : cod_fail(COD_ERR_IO, "cannot read '%s': it is no regular file", path);
+}
+
+/** @param flags  O_NONBLOCK where only a regular file is read, else 0 */
+static cod_status read_path(const char *path, int flags, size_t limit_bytes, void **data, size_t *bytes)
 {
     *data = NULL;
     *bytes = 0;
     COD_IO_CALL("open", path);
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (file < 0)
         return cod_fail_system("open", path);
-    const cod_status status = cod_io_read_open(file, path, limit_bytes, data, bytes);
+    cod_status status = flags != 0 ? check_regular(file, path) : COD_OK;
+    COD_THEN(status, cod_io_read_open(file, path, limit_bytes, data, bytes));
     close(file);
     return status;
+}
+
+cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes)
+{
+    return read_path(path, O_NONBLOCK, limit_bytes, data, bytes);
+}
+
+cod_status cod_file_read_any(const char *path, size_t limit_bytes, void **data, size_t *bytes)
+{
+    return read_path(path, 0, limit_bytes, data, bytes);
 }
 
 enum { WRITER_BUFFER = 1 << 18 };

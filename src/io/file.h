@@ -8,13 +8,15 @@
 #include "core/option.h"
 
 /**
- * Reads a whole file.
+ * Reads a whole regular file. What others may have put in its place, a pipe or a device, is refused, not waited for.
  *
  * @param[in]  limit_bytes  a larger file fails with COD_ERR_FORMAT
  * @param[out] data         new, ends with an uncounted zero byte; free()
  * @return COD_ERR_IO when it cannot be read
  */
 COD_MUST_CHECK cod_status cod_file_read(const char *path, size_t limit_bytes, void **data, size_t *bytes);
+/** The same of whatever the user named, such as a pipe, which is waited for. */
+COD_MUST_CHECK cod_status cod_file_read_any(const char *path, size_t limit_bytes, void **data, size_t *bytes);
 
 /** Replaces or creates `path` atomically: readers see the old or the new content, also after a power cut. */
 COD_MUST_CHECK cod_status cod_file_write(const char *path, const void *data, size_t bytes);

@@ -69,12 +69,20 @@ static cod_status begin(const char *path, int flags, begin_lock *work, cod_file_
     *lock = NULL;
     COD_IO_CALL("lock", path);
     const int file = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (file < 0 && errno == ELOOP)
+        return cod_fail(COD_ERR_IO, "cannot lock '%s': it is a link, and none is followed here", path);
     if (file < 0)
         return cod_fail_system("open", path);
     cod_file_lock *taken = calloc(1, sizeof *taken);
     char *copy = strdup(path);
-    const cod_status status =
-        taken != NULL && copy != NULL ? work(file, path) : cod_fail(COD_ERR_MEMORY, "out of memory");
+    struct stat info;
+    cod_status status = taken != NULL && copy != NULL ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory");
+    if (status == COD_OK && fstat(file, &info) != 0)
+        status = cod_fail_system("examine", path);
+    if (status == COD_OK && !S_ISREG(info.st_mode))
+        status = cod_fail(COD_ERR_IO, "cannot lock '%s': it is no regular file", path);
+    COD_THEN(status, cod_io_check_names(path, &info));
+    COD_THEN(status, work(file, path));
     if (status != COD_OK) {
         close(file);
         free(taken);

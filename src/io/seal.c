@@ -15,7 +15,7 @@ cod_status cod_seal_key_read(const char *path, cod_seal_key *key)
     void *data;
     size_t bytes;
     struct stat info;
-    COD_TRY(cod_file_read(path, LIMIT, &data, &bytes));
+    COD_TRY(cod_file_read_any(path, LIMIT, &data, &bytes));
     if (stat(path, &info) == 0 && (info.st_mode & (S_IRGRP | S_IROTH)) != 0)
         cod_log_warn("'%s' holds a key, and other users may read it; `chmod 600 %s` keeps it to you", path, path);
     cod_status status = COD_OK;

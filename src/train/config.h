@@ -60,6 +60,9 @@ typedef struct cod_run_config {
 COD_MUST_CHECK cod_status cod_run_config_load(const char *path, const char *const *overrides, size_t count,
                                               cod_run_config *out);
 
+/** Loads the config.yaml that a run wrote, into whose folder others may have put something else since then. */
+COD_MUST_CHECK cod_status cod_run_config_load_saved(const char *path, cod_run_config *out);
+
 /**
  * Also checks that the files exist that training needs: pictures, initial weights, and a checkpoint if the run must
  * resume.

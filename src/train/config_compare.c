@@ -100,7 +100,7 @@ cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run
     cod_run_config other = {0};
     char *here = NULL, *there = NULL;
     COD_TRY(cod_run_config_resolved(run, false, &here));
-    cod_status status = cod_run_config_load(path, NULL, 0, &other);
+    cod_status status = cod_run_config_load_saved(path, &other);
     COD_THEN(status, cod_run_config_resolved(&other, false, &there));
     if (status == COD_OK)
         find_difference(there, here, scope == COD_COMPARE_SHARED ? is_shared : bears_on_result, difference);

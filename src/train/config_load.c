@@ -4,6 +4,8 @@
 #include "train/config_internal.h"
 #include "train/strategy.h"
 
+#include "io/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,12 +210,11 @@ static cod_status read_groups(cod_run_config *run)
     return COD_OK;
 }
 
-static cod_status read_config(const char *path, const char *const *overrides, size_t count, bool to_train,
-                              cod_run_config *run)
+/** Makes of run->config what it says. */
+static cod_status read_config(cod_run_config *run, bool to_train)
 {
     run_schema schema;
     model_place place;
-    COD_TRY(cod_config_open(path, overrides, count, &run->config));
     COD_TRY(make_sections(run, cod_config_arena(run->config)));
     make_schema(&schema, run, &place);
     COD_TRY(cod_config_apply(run->config, &schema.schema));
@@ -227,7 +228,22 @@ static cod_status read_config(const char *path, const char *const *overrides, si
 static cod_status load(const char *path, const char *const *overrides, size_t count, bool to_train, cod_run_config *out)
 {
     *out = (cod_run_config){.only_group = -1};
-    const cod_status status = read_config(path, overrides, count, to_train, out);
+    cod_status status = cod_config_open(path, overrides, count, &out->config);
+    COD_THEN(status, read_config(out, to_train));
+    if (status != COD_OK)
+        cod_run_config_clear(out);
+    return status;
+}
+
+cod_status cod_run_config_load_saved(const char *path, cod_run_config *out)
+{
+    void *text;
+    size_t bytes;
+    *out = (cod_run_config){.only_group = -1};
+    COD_TRY(cod_file_read(path, COD_CONFIG_BYTES_MAX, &text, &bytes));
+    cod_status status = cod_config_open_text(path, text, bytes, NULL, 0, &out->config);
+    free(text);
+    COD_THEN(status, read_config(out, false));
     if (status != COD_OK)
         cod_run_config_clear(out);
     return status;

@@ -93,7 +93,7 @@ static cod_status lock_folder(trainer *t)
     path_in(t, name, path);
     const cod_status status = cod_file_lock_acquire(path, &t->group_lock);
     if (status != COD_OK)
-        return cod_fail_prefix(status, "group %d is being trained by another job", only);
+        return cod_fail_prefix(status, "group %d is trained by one job at a time", only);
     COD_TRY(check_written(t));
     COD_TRY(compare_with_others(t));
     return clean_group(t);

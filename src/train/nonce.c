@@ -32,7 +32,7 @@ static cod_status draw(trainer *t)
 static cod_status read_nonce(trainer *t, const char *path)
 {
     cod_run_config other = {0};
-    cod_status status = cod_run_config_load(path, NULL, 0, &other);
+    cod_status status = cod_run_config_load_saved(path, &other);
     COD_THEN(status, set_nonce(t, other.root.nonce));
     cod_run_config_clear(&other);
     return status;

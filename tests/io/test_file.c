@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "io/untrusted_folder.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,10 +77,24 @@ TEST(large_and_small_pieces_keep_their_order)
     free(back);
     free(data);
     assert_fails(COD_ERR_FORMAT, "at most 10 are read", cod_file_read(at("big"), 10, &back, &bytes));
-    assert_fails(COD_ERR_FORMAT, "more than 100000 bytes", cod_file_read("/dev/zero", 100000, &back, &bytes));
+    assert_fails(COD_ERR_FORMAT, "more than 100000 bytes", cod_file_read_any("/dev/zero", 100000, &back, &bytes));
     assert_ok(cod_file_remove(at("big")));
     assert_ok(cod_file_remove(at("big")));
     assert_false(cod_file_exists(at("big")));
+}
+
+/** Pipes are waited for only where the user names them. */
+TEST(a_pipe_in_a_files_place_is_not_waited_for)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    assert_int_equal(mkfifo(at("pipe"), 0600), 0);
+    assert_fails(COD_ERR_IO, "it is no regular file", cod_file_read(at("pipe"), 10, &data, &bytes));
+    const int writer = open(at("pipe"), O_RDWR);
+    assert_int_equal(write(writer, "x", 1), 1);
+    assert_fails(COD_ERR_IO, "it is no regular file", cod_file_read(at("pipe"), 10, &data, &bytes));
+    close(writer);
+    assert_int_equal(unlink(at("pipe")), 0);
 }
 
 TEST(refusals_name_the_path_and_the_reason)
@@ -87,6 +102,8 @@ TEST(refusals_name_the_path_and_the_reason)
     void *data = NULL;
     size_t bytes = 0;
     assert_fails(COD_ERR_IO, "cannot open '/nowhere/x': No such file", cod_file_read("/nowhere/x", 10, &data, &bytes));
+    assert_fails(COD_ERR_IO, "cannot read '/dev/zero': it is no regular file",
+                 cod_file_read("/dev/zero", 10, &data, &bytes));
     assert_fails(COD_ERR_IO, "cannot create '/nowhere/x': No such file", cod_file_write("/nowhere/x", "a", 1));
     assert_fails(COD_ERR_IO, "it is a folder", cod_file_write(at(""), "a", 1));
     assert_fails(COD_ERR_IO, "it is no regular file", cod_file_write("/dev/null", "a", 1));
@@ -246,9 +263,34 @@ TEST(a_lock_is_no_link)
     assert_ok(cod_file_write(at("precious"), "mine", 4));
     assert_ok(cod_file_remove(at("lock")));
     assert_int_equal(symlink("precious", at("lock")), 0);
-    assert_fails(COD_ERR_IO, "lock", cod_file_lock_acquire(at("lock"), &lock));
+    assert_fails(COD_ERR_IO, "it is a link", cod_file_lock_acquire(at("lock"), &lock));
     assert_content(at("precious"), "mine");
     assert_int_equal(unlink(at("lock")), 0);
+    assert_int_equal(mkfifo(at("lock"), 0600), 0);
+    assert_fails(COD_ERR_IO, "cannot lock '", cod_file_lock_acquire(at("lock"), &lock));
+    assert_fails(COD_ERR_IO, "it is no regular file", cod_file_lock_observe(at("lock"), &lock));
+    assert_int_equal(unlink(at("lock")), 0);
+}
+
+/** A hard link in a log's or a lock's place is a file of somebody's, where others may have put it there. */
+TEST(a_file_of_another_name_is_written_in_a_folder_of_ones_own)
+{
+    cod_file_log *log = NULL;
+    cod_file_lock *lock = NULL;
+    assert_int_equal(mkdir(at("own"), 0700), 0);
+    assert_ok(cod_file_write(at("outside"), "half a line", 11));
+    assert_int_equal(link(at("outside"), at("own/log")), 0);
+    assert_int_equal(link(at("outside"), at("own/lock")), 0);
+    assert_int_equal(chmod(at("own"), 0770), 0);
+    assert_fails(COD_ERR_IO, "hard link", cod_file_log_open(at("own/log"), &log));
+    assert_fails(COD_ERR_IO, "hard link", cod_file_lock_acquire(at("own/lock"), &lock));
+    assert_content(at("outside"), "half a line");
+    assert_int_equal(chmod(at("own"), 0755), 0);
+    assert_ok(cod_file_log_open(at("own/log"), &log));
+    assert_ok(cod_file_log_line(log, "a line"));
+    cod_file_log_close(log);
+    assert_content(at("outside"), "a line\n");
+    assert_int_equal(unlink(at("outside")) | unlink(at("own/log")) | unlink(at("own/lock")) | rmdir(at("own")), 0);
 }
 
 TEST(a_shared_lock_keeps_out_who_wants_it_alone)

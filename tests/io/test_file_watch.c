@@ -35,7 +35,7 @@ static void *read_pipe(void *context)
         r->status = COD_ERR_ARGUMENT;
     atomic_store(&r->watch, watch);
     atomic_store(&r->began, true);
-    COD_THEN(r->status, cod_file_read(r->path, 1 << 20, &data, &r->bytes));
+    COD_THEN(r->status, cod_file_read_any(r->path, 1 << 20, &data, &r->bytes));
     free(data);
     atomic_store(&r->done, true);
     while (!atomic_load(&r->may_end))

@@ -286,6 +286,27 @@ def exchange_hangs(number):
     return case
 
 
+def pipes(*command):
+    """What others put in the place of a run's files, a pipe that is open for writing, is refused with its name or passed over, and not waited for."""
+    def case(bench):
+        bench.trained("name=f", "train.steps=20", "eval.every=10", "log.tensorboard=false")
+        shutil.copytree(bench.path("runs"), bench.path("before"))
+        (sample,) = [name for name in os.listdir(bench.path("runs", "f", "samples")) if name.startswith("step-0000020")]
+        for name in ("config.yaml", "metrics.0.jsonl", "summary.json", "report.html", ".lock", os.path.join("samples", sample)):
+            path = bench.path("runs", "f", name)
+            os.remove(path)
+            os.mkfifo(path)
+            writer = os.open(path, os.O_RDWR)
+            result = bench.run(*command, timeout=60)
+            os.close(writer)
+            check(result.code == 0 or result.code in (1, 2) and f"{path.removeprefix(bench.folder + '/')}'" in result.err and "no regular file" in result.err,
+                  f"{name} is not refused by name", result)
+            check(result.code == 0 or result.err.count("codistill: ") == 1, "not one message", result)
+            shutil.rmtree(bench.path("runs"))
+            shutil.copytree(bench.path("before"), bench.path("runs"))
+    return case
+
+
 HANGS = "It goes on when storage answers"
 
 
@@ -394,6 +415,8 @@ CASES = {
     "output-hangs-checkpoint": output_hangs("single", "checkpoints", signal.SIGINT),
     "output-hangs-metrics": output_hangs("2x1", "metrics.1.jsonl", signal.SIGTERM),
     "output-hangs-log": output_hangs("single", "log.0.txt", "max_time"),
+    "pipes-train": pipes("train", "t.yaml", "name=f", "train.steps=30", "eval.every=10", "log.tensorboard=false"),
+    "pipes-report": pipes("report", "runs/f"),
     "read-only-single": read_only("single"),
     "read-only-2x1": read_only("2x1"),
 }

@@ -494,7 +494,7 @@ def refused(bench):
     process = start(bench, 0, "name=l", *TWO, *ENDLESS)
     wait_for_steps(bench, process, "l", 2)
     same = ["train", "t.yaml", "name=l", *TWO, *ENDLESS]
-    expect(1, "group 0 is being trained by another job: 'runs/l/.lock.0' is in use by process", *same, "--group", "0")
+    expect(1, "group 0 is trained by one job at a time: 'runs/l/.lock.0' is in use by process", *same, "--group", "0")
     expect(1, "'runs/l/.lock' is in use by process", *same)
     for change, words in (("exchange.period=20", "(exchange.period: 10 there, 20 here)"), ("seed=2", "(seed: 1 there, 2 here)"),
                           ("cluster.groups=3", "(cluster.groups: 2 there, 3 here)"),

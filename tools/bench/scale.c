@@ -270,7 +270,7 @@ static cod_status read_measured(const measured *m, double *out)
     cod_json_value *root = NULL;
     void *text = NULL;
     size_t bytes;
-    COD_TRY(cod_file_read(m->path, MOST_BYTES, &text, &bytes));
+    COD_TRY(cod_file_read_any(m->path, MOST_BYTES, &text, &bytes));
     cod_status status = cod_json_parse(text, bytes, &root);
     COD_THEN(status, fill_measured(root, m, out));
     cod_json_free(root);

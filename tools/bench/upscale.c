@@ -49,7 +49,7 @@ static cod_status fill(const upscale_options *options, float *low, size_t count)
     }
     void *data;
     size_t bytes;
-    COD_TRY(cod_file_read(options->input, INPUT_BYTES_MAX, &data, &bytes));
+    COD_TRY(cod_file_read_any(options->input, INPUT_BYTES_MAX, &data, &bytes));
     cod_status status = COD_OK;
     if (bytes == count * sizeof *low)
         memcpy(low, data, bytes);
