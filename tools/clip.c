@@ -3,6 +3,7 @@
 #include "io/json.h"
 #include "tools/child.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +12,33 @@
 
 enum { HD_HEIGHT = 720 };
 
-/** A fraction such as "30000/1001"; 0 = none. */
-static double fraction(const char *text)
+/** Two whole numbers such as "30000/1001" or "16:11"; ffmpeg's own are ints. @return whether both are above 0 */
+static bool read_pair(const char *text, char between, long *over, long *under)
 {
-    long over = 0, under = 0;
-    return sscanf(text, "%ld/%ld", &over, &under) == 2 && over > 0 && under > 0 ? (double)over / (double)under : 0;
+    char *end;
+    *over = strtol(text, &end, 10);
+    *under = *end == between ? strtol(end + 1, &end, 10) : 0;
+    return *end == '\0' && *over > 0 && *under > 0 && *over <= INT_MAX && *under <= INT_MAX;
+}
+
+/** A rate such as "30000/1001"; 0 = none. */
+static double rate_of(const char *text)
+{
+    long over, under;
+    return read_pair(text, '/', &over, &under) ? (double)over / (double)under : 0;
+}
+
+/** 0 in place of a number of frames or seconds that no file has. */
+static double plausible(double value)
+{
+    enum { MOST = 1000000000 };
+    return fabs(value) <= MOST ? value : 0;
 }
 
 /** ffprobe writes numbers as texts. */
 static double number(const cod_json_value *object, const char *key)
 {
-    return strtod(cod_json_get_string(cod_json_get(object, key), "0"), NULL);
+    return plausible(strtod(cod_json_get_string(cod_json_get(object, key), "0"), NULL));
 }
 
 static const char *text(const cod_json_value *stream, const char *key)
@@ -100,7 +117,7 @@ static bool has_alpha(const cod_json_value *stream)
     return strcmp(text(cod_json_get(stream, "tags"), "alpha_mode"), "1") == 0;
 }
 
-static cod_status clip_read(const cod_json_value *document, cod_clip *clip)
+static cod_status read_document(const cod_json_value *document, cod_clip *clip)
 {
     const cod_json_value *first = cod_json_first(cod_json_get(document, "streams")), *stream = first,
                          *format = cod_json_get(document, "format");
@@ -116,23 +133,33 @@ static cod_status clip_read(const cod_json_value *document, cod_clip *clip)
                *ratio = cod_json_get_string(cod_json_get(stream, "sample_aspect_ratio"), "1:1"),
                *colours = cod_json_get_string(cod_json_get(stream, "color_space"), "unknown");
     /* The mean of a constant rate may be off by how the ends are counted; that of a varying one is all there is. */
-    const double rate = fraction(mean), base_rate = fraction(base);
+    const double rate = rate_of(mean), base_rate = rate_of(base);
     const bool constant = rate == 0 || (base_rate > 0 && base_rate / rate > 0.99 && base_rate / rate < 1.01);
-    snprintf(clip->rate, sizeof clip->rate, "%s", constant ? base : mean);
-    if (fraction(clip->rate) == 0)
+    long over, under;
+    if (!read_pair(constant ? base : mean, '/', &over, &under))
         return cod_fail(COD_ERR_FORMAT, "it has no frame rate");
-    clip->frames = number(stream, "nb_frames");
+    snprintf(clip->rate, sizeof clip->rate, "%ld/%ld", over, under);
+    const double duration_s = number(stream, "duration") > 0 ? number(stream, "duration") : number(format, "duration");
+    clip->frames = fmax(number(stream, "nb_frames"), 0);
     if (clip->frames == 0)
-        clip->frames = fraction(clip->rate) *
-                       (number(stream, "duration") > 0 ? number(stream, "duration") : number(format, "duration"));
+        clip->frames = fmax(plausible(rate_of(clip->rate) * duration_s), 0);
     clip->late_s = number(stream, "start_time") - number(format, "start_time");
-    long over = 1, under = 1;
-    if (sscanf(ratio, "%ld:%ld", &over, &under) == 2 && over > 0 && under > 0 && over != under)
+    if (read_pair(ratio, ':', &over, &under) && over != under)
         snprintf(clip->sample_ratio, sizeof clip->sample_ratio, "%ld/%ld", lies_on_its_side(stream) ? under : over,
                  lies_on_its_side(stream) ? over : under);
     clip->assume_bt709 =
         strcmp(colours, "unknown") == 0 && cod_json_get_number(cod_json_get(stream, "height"), 0) >= HD_HEIGHT;
     return COD_OK;
+}
+
+cod_status cod_clip_read(const char *output, size_t bytes, cod_clip *clip)
+{
+    cod_json_value *document = NULL;
+    *clip = (cod_clip){0};
+    cod_status status = cod_json_parse(output, bytes, &document);
+    COD_THEN(status, read_document(document, clip));
+    cod_json_free(document);
+    return status;
 }
 
 /** Reads a child's output to its end. @param[out] text  new; free() */
@@ -152,7 +179,6 @@ cod_status cod_clip_probe(const char *input, cod_clip *clip)
     char file[4096 + 8], words[COD_CHILD_WORDS], *output = NULL;
     size_t bytes = 0;
     cod_child child;
-    cod_json_value *document = NULL;
     snprintf(file, sizeof file, "file:%s", input);
     const char *const args[] = {
         "ffprobe",
@@ -173,9 +199,7 @@ cod_status cod_clip_probe(const char *input, cod_clip *clip)
         status = end == COD_ERR_UNSUPPORTED
                      ? cod_fail_prefix(end, "videos need ffmpeg and ffprobe (Debian: apt-get install ffmpeg)")
                      : end;
-    COD_THEN(status, cod_json_parse(output, bytes, &document));
-    COD_THEN(status, clip_read(document, clip));
-    cod_json_free(document);
+    COD_THEN(status, cod_clip_read(output, bytes, clip));
     free(output);
     return status;
 }

@@ -30,4 +30,7 @@ typedef struct cod_clip {
  */
 COD_MUST_CHECK cod_status cod_clip_probe(const char *path, cod_clip *clip);
 
+/** Reads what ffprobe wrote, in JSON. @param[out] clip  of known bounds, whatever the text */
+COD_MUST_CHECK cod_status cod_clip_read(const char *text, size_t bytes, cod_clip *clip);
+
 #endif
