@@ -29,10 +29,8 @@ void file_version_name(uint64_t version, char name[FILE_NAME_BYTES])
 /** The version whose file has this name; 0 for all other names. */
 static uint64_t version_of(const char *name)
 {
-    char again[FILE_NAME_BYTES];
-    const uint64_t version = strtoull(name, NULL, 10);
-    file_version_name(version, again);
-    return strcmp(name, again) == 0 && version <= COD_SLOT_VERSION_MAX ? version : 0;
+    uint64_t version = 0;
+    return cod_file_number(name, "", 1, ".bin", COD_SLOT_VERSION_MAX, &version) ? version : 0;
 }
 
 /** What a file is and where it belongs: its seal is of that as well. @param version  0 = the header */

@@ -86,6 +86,15 @@ COD_MUST_CHECK cod_status cod_file_move_into(const char *from, const char *to);
 COD_MUST_CHECK cod_status cod_folder_list(const char *path, const char *prefix, const char *suffix, cod_arena *arena,
                                           cod_string_list *names);
 
+/**
+ * Whether a name is PREFIX, a number and SUFFIX as this program writes them, of at least `digits` digits: "step-7",
+ * "step-+000000007" and "step-0000000007" are no names of its own where "step-000000007" is.
+ *
+ * @param[out] number  at most `most`; left alone if it is no such name
+ */
+bool cod_file_number(const char *name, const char *prefix, size_t digits, const char *suffix, uint64_t most,
+                     uint64_t *number);
+
 /** Removes the temporary files that killed writers left in a folder. Nobody may be writing there. */
 COD_MUST_CHECK cod_status cod_folder_clean(const char *path);
 /**

@@ -220,6 +220,27 @@ cod_status cod_folder_list(const char *path, const char *prefix, const char *suf
     return status;
 }
 
+bool cod_file_number(const char *name, const char *prefix, size_t digits, const char *suffix, uint64_t most,
+                     uint64_t *number)
+{
+    const size_t head = strlen(prefix);
+    if (strncmp(name, prefix, head) != 0)
+        return false;
+    const char *first = name + head;
+    const size_t count = strspn(first, "0123456789");
+    uint64_t value = 0;
+    if (count < digits || (count > digits && first[0] == '0') || strcmp(first + count, suffix) != 0)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t digit = (uint64_t)(first[i] - '0');
+        if (digit > most || value > (most - digit) / 10)
+            return false;
+        value = 10 * value + digit;
+    }
+    *number = value;
+    return true;
+}
+
 bool cod_file_is_temporary(const char *entry, const char *name)
 {
     static const char suffix[] = ".tmp";

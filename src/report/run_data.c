@@ -2,6 +2,7 @@
 
 #include "io/file.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,12 +84,12 @@ static cod_status read_groups(cod_run_data *data, const char *folder)
     cod_string_list names;
     COD_TRY(cod_folder_list(folder, "metrics.", ".jsonl", &data->arena, &names));
     for (size_t i = 0; i < names.count && data->group_count < COD_RUN_MOST_GROUPS; i++) {
-        int number, end = 0;
-        if (sscanf(names.items[i], "metrics.%d.jsonl%n", &number, &end) != 1 || names.items[i][end] != '\0')
+        uint64_t number;
+        if (!cod_file_number(names.items[i], "metrics.", 1, ".jsonl", INT_MAX, &number))
             continue;
         const char *path = cod_path_join(&data->arena, folder, names.items[i]);
         COD_REQUIRE_MEMORY(path);
-        COD_TRY(read_group(data, path, number));
+        COD_TRY(read_group(data, path, (int)number));
     }
     if (data->group_count == 0)
         return cod_fail(COD_ERR_IO, "'%s' holds no metrics.GROUP.jsonl: the run has told nothing yet", folder);

@@ -16,6 +16,8 @@
 #define STEP_PREFIX  "step-"
 #define CHECKSUM_KEY "xxh3"
 
+enum { STEP_DIGITS = 9 }; /**< at least */
+
 /** Room for one more item; the arena keeps the old array until it is cleared. */
 static void *grown(cod_arena *arena, void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
@@ -87,7 +89,7 @@ void cod_checkpoint_clear(cod_checkpoint *checkpoint)
 
 static void part_path(char path[4096], const char *folder, int64_t step, const char *part)
 {
-    snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld/%s.safetensors", folder, (long long)step, part);
+    snprintf(path, 4096, "%s/" STEP_PREFIX "%0*lld/%s.safetensors", folder, STEP_DIGITS, (long long)step, part);
 }
 
 /** Where the part is written before its step's folder is sure to stay. */
@@ -210,10 +212,9 @@ static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *
     steps->items = cod_arena_alloc(arena, (names.count + 1) * sizeof *steps->items);
     COD_REQUIRE_MEMORY(steps->items);
     for (size_t i = 0; i < names.count; i++) {
-        char *end = NULL;
-        const long long step = strtoll(names.items[i] + strlen(STEP_PREFIX), &end, 10);
-        if (*end == '\0' && step >= 0)
-            steps->items[steps->count++] = step;
+        uint64_t step;
+        if (cod_file_number(names.items[i], STEP_PREFIX, STEP_DIGITS, "", INT64_MAX, &step))
+            steps->items[steps->count++] = (int64_t)step;
     }
     /* Names sort by bytes, which is not by number past 999,999,999. */
     qsort(steps->items, steps->count, sizeof *steps->items, by_step);
@@ -222,7 +223,7 @@ static cod_status all_steps(const char *folder, cod_arena *arena, cod_int_list *
 
 static void step_path(char path[4096], const char *folder, int64_t step)
 {
-    snprintf(path, 4096, "%s/" STEP_PREFIX "%09lld", folder, (long long)step);
+    snprintf(path, 4096, "%s/" STEP_PREFIX "%0*lld", folder, STEP_DIGITS, (long long)step);
 }
 
 /** Whether there is a step's folder that can be used; not a file, a link that leads nowhere or a folder of others. */

@@ -187,6 +187,8 @@ TEST_WITH(steps_are_listed_newest_first_where_all_parts_are, set_up, cod_test_fo
     assert_string_equal(listed("group-0", "group-1"), "20 10");
     /* What else lies there is no checkpoint. */
     assert_ok(cod_folder_create(cod_test_at("step-12x")));
+    assert_ok(cod_folder_create(cod_test_at("step-10")));
+    assert_ok(cod_folder_create(cod_test_at("step-0000000020")));
     assert_ok(cod_file_write(cod_test_at("best.group-0.safetensors"), "", 0));
     assert_string_equal(listed("group-1", NULL), "40 20 10");
     assert_string_equal(warnings, "");
