@@ -44,6 +44,21 @@ void exchange_publisher_pack(exchange_publisher *p, exchange_numbers *numbers)
         p->restored = p->version;
 }
 
+cod_status exchange_publisher_check(const exchange_publisher *p)
+{
+    bool sound = exchange_is_step_of(p->setup, exchange_fragment_now(p), p->version, p->step);
+    for (int f = 0; f < p->setup->fragments; f++) {
+        const exchange_chain *chain = &p->chains[f];
+        sound = sound && chain->since_key <= p->version && chain->reference <= p->version &&
+                (chain->reference == 0 || exchange_fragment_of(p->setup, chain->reference) == f);
+    }
+    for (int i = 0; i < p->own_count; i++) {
+        const uint64_t version = p->own[i].version;
+        sound = sound && version <= p->version && (version == 0 || exchange_own_of(p, version) == &p->own[i]);
+    }
+    return sound ? COD_OK : cod_fail(COD_ERR_FORMAT, "what the checkpoint says of the group's versions makes no sense");
+}
+
 /**
  * Makes the next publication of all ranks a key: readers never get a version of which any rank's shard was left out,
  * so they cannot use deltas that follow it.

@@ -157,6 +157,8 @@ void exchange_note_print(exchange_publisher *publisher, uint64_t first, uint64_t
 enum { EXCHANGE_PUBLISHER_NUMBERS = 2, EXCHANGE_CHAIN_NUMBERS = 2 + COD_EXCHANGE_OWN_KEPT };
 /** Saves or restores the last publication, the references of the next deltas and the list of kept versions. */
 void exchange_publisher_pack(exchange_publisher *publisher, exchange_numbers *numbers);
+/** Fails unless the restored numbers can be a publisher's: its versions say where values are held. */
+COD_MUST_CHECK cod_status exchange_publisher_check(const exchange_publisher *publisher);
 /** Copies the values to the host if they are on a device. */
 COD_MUST_CHECK cod_status exchange_publisher_save(exchange_publisher *publisher);
 /** The values of exchange_publisher_held() to be written, or filled in; after exchange_publisher_save(). */

@@ -158,7 +158,7 @@ cod_status exchange_puller_start_following(exchange_puller *p, exchange_pull *pu
     /* What was held until now is decoded into, and ranks that are a step behind may still read it. */
     enum { REST_STEPS = 2 };
     const exchange_proposal next = pull->next;
-    *began = next.version > 0;
+    *began = next.version > 0 && exchange_puller_wants(p, &next);
     if (!*began)
         return COD_OK;
     COD_TRY(exchange_puller_start_proposed(p, &next));
@@ -392,6 +392,17 @@ void exchange_puller_pack(exchange_puller *p, exchange_numbers *numbers)
         if (numbers->restoring)
             peer->refused = 0;
     }
+}
+
+cod_status exchange_puller_check(const exchange_puller *p)
+{
+    for (int i = 0; i < p->peer_count; i++) {
+        const held_peer *peer = &p->peers[i];
+        if (!exchange_is_step_of(p->setup, peer->fragment, peer->version, peer->step) || peer->pulled_at < 0)
+            return cod_fail(COD_ERR_FORMAT, "what the checkpoint says of group %d's versions makes no sense",
+                            peer->group);
+    }
+    return COD_OK;
 }
 
 cod_status exchange_puller_save(exchange_puller *p)

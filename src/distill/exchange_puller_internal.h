@@ -151,6 +151,8 @@ void exchange_puller_give_up(exchange_puller *puller, exchange_pull *pull, bool 
 enum { EXCHANGE_PEER_NUMBERS = 4 };
 /** Saves or restores which versions of the peers' fragments are held. */
 void exchange_puller_pack(exchange_puller *puller, exchange_numbers *numbers);
+/** Fails unless the restored numbers can be a puller's. */
+COD_MUST_CHECK cod_status exchange_puller_check(const exchange_puller *puller);
 /** Copies the values held to the host if they are on a device. */
 COD_MUST_CHECK cod_status exchange_puller_save(exchange_puller *puller);
 /** A peer's values [range.count] to be written, or filled in; after exchange_puller_save(). */

@@ -6,7 +6,8 @@
 bool exchange_puller_wants(const exchange_puller *p, const exchange_proposal *proposal)
 {
     const held_peer *peer = &p->peers[proposal->peer];
-    return proposal->version > peer->version && proposal->version > peer->refused;
+    return proposal->version > peer->version && proposal->version > peer->refused &&
+           exchange_is_version_of(p->setup, peer->fragment, proposal->version);
 }
 
 /**
@@ -91,6 +92,9 @@ static cod_status look_at(exchange_puller *p, const exchange_pull *pull, held_pe
     /* An answer that came while another peer was pulled is old: what it offers may soon be replaced. */
     if (status == COD_OK && !peer->asked && peer->asked_before != pull->begun)
         status = ask(p, pull, peer, newest, &offered);
+    if (status == COD_OK && offered.version != 0 && !exchange_is_version_of(p->setup, peer->fragment, offered.version))
+        status = cod_fail(COD_ERR_FORMAT, "its version %llu cannot be one of fragment %d",
+                          (unsigned long long)offered.version, peer->fragment);
     if (exchange_is_bad_data(status)) {
         note_foreign(p, peer);
         return COD_OK;

@@ -96,6 +96,19 @@ static inline int exchange_fragment_of(const exchange_setup *setup, uint64_t ver
 {
     return (int)(version % (uint64_t)setup->fragments);
 }
+/** Whether a number, which may come from a peer or a file, can be a version of the fragment: its step is a number. */
+static inline bool exchange_is_version_of(const exchange_setup *setup, int fragment, uint64_t version)
+{
+    return version > 0 && version <= COD_SLOT_VERSION_MAX && exchange_fragment_of(setup, version) == fragment &&
+           version <= (uint64_t)(INT64_MAX / cod_exchange_spacing(&setup->options));
+}
+/** Whether a saved version and its step are of the fragment, or say that there is none yet. */
+static inline bool exchange_is_step_of(const exchange_setup *setup, int fragment, uint64_t version, int64_t step)
+{
+    return version == 0 ? step == 0
+                        : exchange_is_version_of(setup, fragment, version) &&
+                              step == (int64_t)version * cod_exchange_spacing(&setup->options);
+}
 /** Values of a shard of a fragment of a group's model. */
 static inline cod_codec_range exchange_range_of(const exchange_setup *setup, int group, int fragment, int shard)
 {

@@ -138,6 +138,8 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
         return cod_fail(COD_ERR_FORMAT, "the checkpoint is of a run with exchange.fragments %llu, not %d: set it back",
                         (unsigned long long)fragments, e->setup.fragments);
     pack_numbers(e, true);
+    COD_TRY(exchange_publisher_check(&e->publisher));
+    COD_TRY(exchange_puller_check(&e->puller));
     COD_TRY(exchange_publisher_restored(&e->publisher));
     COD_TRY(exchange_puller_restored(&e->puller));
     return restore_slots(e, slots, slot_bytes);

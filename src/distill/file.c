@@ -293,6 +293,9 @@ static cod_status unpack(file *t, const unsigned char *at, size_t bytes)
     if (!cod_slot_same_publisher(&t->resumed, &t->writer.header))
         return cod_fail(COD_ERR_FORMAT, "the saved versions are of another run, model or exchange section");
     memcpy(&last, at + bytes - sizeof last, sizeof last);
+    if (!cod_slot_header_makes_sense(&t->resumed) ||
+        (last.version != 0 && !cod_slot_makes_sense(&last, &t->layout, COD_SLOT_VERSION_MAX)))
+        return cod_fail(COD_ERR_FORMAT, "the saved versions make no sense");
     const size_t version_bytes = bytes - saved_bytes(t);
     /* Once a slot's worth was saved, whatever the version took of it. */
     if (last.bytes > t->layout.slot_bytes || (version_bytes != last.bytes && version_bytes != t->layout.slot_bytes))

@@ -265,6 +265,11 @@ static cod_status restored(cod_transport *transport, const void *data, size_t by
         return cod_fail(COD_ERR_FORMAT, "the saved slots are of another run, model or exchange section");
     /* Slots were saved whole once. When all are full that looks the same, and is. */
     const uint64_t used = cod_slot_used_bytes(&header);
+    bool sound = cod_slot_header_makes_sense(&header);
+    for (uint32_t i = 0; i < t->layout.slots; i++) /* readers compare them */
+        sound = sound && cod_load_u64(saved + cod_slot_sequence_at(&t->layout, i)) == header.entries[i].sequence;
+    if (!sound)
+        return cod_fail(COD_ERR_FORMAT, "the saved slots make no sense");
     const bool whole = bytes == sizeof header + cod_slot_window_bytes(&t->layout);
     if (used == UINT64_MAX || (!whole && bytes != sizeof header + front + used))
         return cod_fail(COD_ERR_FORMAT, "the saved slots have %zu bytes, not those that their header says", bytes);
@@ -277,8 +282,7 @@ static cod_status restored(cod_transport *transport, const void *data, size_t by
         at += whole ? t->layout.slot_bytes : header.entries[i].bytes;
     }
     COD_TRY(cod_window_sync(t->window));
-    memcpy(t->writer.memory, saved, COD_SLOT_HEADER_BYTES);
-    return cod_window_sync(t->window);
+    return cod_slot_write_header(&t->writer);
 }
 
 static cod_status destroy(cod_transport *transport)

@@ -130,6 +130,23 @@ bool cod_slot_read_stamp(const unsigned char *bytes, cod_slot_stamp *stamp)
     return is_intact(bytes) && cod_load_u64(bytes + 8) == MAGIC && stamp->begun_ms <= COD_SLOT_VERSION_MAX;
 }
 
+bool cod_slot_makes_sense(const cod_slot_entry *entry, const cod_slot_layout *layout, uint64_t newest)
+{
+    return entry->version <= newest && entry->bytes <= layout->slot_bytes && entry->sequence % 2 == 0 &&
+           entry->reference < entry->version;
+}
+
+bool cod_slot_header_makes_sense(const cod_slot_header *header)
+{
+    for (uint32_t i = 0; i < COD_SLOT_MAX; i++) {
+        const cod_slot_entry *entry = &header->entries[i];
+        if (entry->version != 0 &&
+            (i >= header->layout.slots || !cod_slot_makes_sense(entry, &header->layout, header->newest)))
+            return false;
+    }
+    return header->newest <= COD_SLOT_VERSION_MAX;
+}
+
 cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_identity *expected,
                                 const cod_slot_layout *layout, cod_slot_header *out, bool *torn)
 {
@@ -154,9 +171,7 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
         out->entries[i] = (cod_slot_entry){cod_load_u64(at),      cod_load_u64(at + 8),  cod_load_u64(at + 16),
                                            cod_load_u64(at + 24), cod_load_u64(at + 32), cod_load_u64(at + 40)};
         const cod_slot_entry *entry = &out->entries[i];
-        if (entry->version != 0 &&
-            (i >= layout->slots || entry->version > out->newest || entry->bytes > layout->slot_bytes ||
-             entry->sequence % 2 != 0 || entry->reference >= entry->version))
+        if (entry->version != 0 && (i >= layout->slots || !cod_slot_makes_sense(entry, layout, out->newest)))
             return cod_fail(COD_ERR_FORMAT, "slot %zu of group %u's window makes no sense", i, expected->group);
     }
     return COD_OK;

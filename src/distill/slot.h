@@ -134,6 +134,11 @@ void cod_slot_stamp_header(unsigned char *bytes, const cod_slot_stamp *stamp);
 /** Reads the stamp of a header, of whatever run. @return whether it is an intact header */
 bool cod_slot_read_stamp(const unsigned char *bytes, cod_slot_stamp *stamp);
 
+/** Whether an entry may be one of a header with this newest version. */
+bool cod_slot_makes_sense(const cod_slot_entry *entry, const cod_slot_layout *layout, uint64_t newest);
+/** Whether a header, which may come from a file, is one that a publisher can have written. */
+bool cod_slot_header_makes_sense(const cod_slot_header *header);
+
 /** Whether two headers are of one shard of one run, laid out alike. */
 bool cod_slot_same_publisher(const cod_slot_header *a, const cod_slot_header *b);
 

@@ -240,6 +240,28 @@ TEST_IN_FOLDER(a_version_is_of_use_when_own_ones_have_reached_it)
 }
 
 /** Checkpoints have these numbers in this order. */
+/** A version says of which fragment it is, and after which step it was made: what a peer calls one may be neither. */
+TEST_IN_FOLDER(a_version_of_another_fragment_or_of_no_step_is_not_wanted)
+{
+    fixture f;
+    open_fixture(&f);
+    exchange_proposal proposal = {.peer = 0, .version = COD_SLOT_VERSION_MAX};
+    assert_true(exchange_puller_wants(&f.puller, &proposal));
+    f.setup.options.period = 1000000000; /* the step would be past the largest number */
+    assert_false(exchange_puller_wants(&f.puller, &proposal));
+    proposal.version = INT64_MAX / 1000000000;
+    assert_true(exchange_puller_wants(&f.puller, &proposal));
+    proposal.version++;
+    assert_false(exchange_puller_wants(&f.puller, &proposal));
+    f.setup.fragments = 2;
+    proposal.version = 4;
+    assert_true(exchange_puller_wants(&f.puller, &proposal));
+    proposal.version = 5;
+    assert_false(exchange_puller_wants(&f.puller, &proposal));
+    f.setup.fragments = 1;
+    close_fixture(&f);
+}
+
 TEST(peers_go_on_from_what_was_saved)
 {
     static const uint64_t expected[] = {4, 200, 230, 77, 6, 300, 310, 88};

@@ -1,10 +1,9 @@
 /*
- * The decoders of what a peer sends.
+ * The decoders of weights that a peer sends.
  *
- * An input is three bytes and the data. Byte 0: bit 0 the decoder (0 chunks, 1 a window's header), bit 1 checksums are
- * put right first, so that what lies behind them is reached, bit 2 there is a reference for deltas, bits 3-4 which
- * values are exact (none, all, the second half, the last three). Bytes 1 and 2, little-endian: the number of values,
- * modulo 2048.
+ * An input is three bytes and the chunks. Byte 0: bit 1 checksums are put right first, so that what lies behind them is
+ * reached, bit 2 there is a reference for deltas, bits 3-4 which values are exact (none, all, the second half, the last
+ * three). Bytes 1 and 2, little-endian: the number of values, modulo 2048.
  */
 #include "fuzz.h"
 
@@ -12,26 +11,15 @@
 #include "core/chunk_format.h"
 #include "core/fingerprint.h"
 #include "core/hash.h"
-#include "distill/slot.h"
 
 #include <math.h>
 
-enum {
-    FUZZ_HEADER = 1,
-    FUZZ_SEAL = 2,
-    FUZZ_REFERENCE = 4,
-    FUZZ_EXACT_ALL = 8,
-    FUZZ_EXACT_HALF = 16,
-    FUZZ_EXACT_LAST = 24
-};
+enum { FUZZ_SEAL = 2, FUZZ_REFERENCE = 4, FUZZ_EXACT_ALL = 8, FUZZ_EXACT_HALF = 16, FUZZ_EXACT_LAST = 24 };
 enum { FUZZ_CHUNK_VALUES = 256, FUZZ_VALUES = 2048, MOST_BYTES = 1 << 16 };
 
-fuzz_kind fuzz_kinds[] = {{"chunks", 0}, {"headers", 0}, {NULL, 0}};
+fuzz_kind fuzz_kinds[] = {{"chunks", 0}, {NULL, 0}};
 
 static const cod_codec_key fuzz_key = {1, 2, 3};
-static const cod_slot_identity fuzz_identity = {
-    .run = 1, .model = 2, .group = 1, .shards = 1, .count = 100, .exact_from = 90};
-static const cod_slot_layout fuzz_layout = {.slots = 5, .groups = 3, .slot_bytes = 4096};
 
 /** The range that the first bytes of an input ask for. */
 static cod_codec_range fuzz_range(const uint8_t *input)
@@ -136,29 +124,6 @@ static void decode_chunks(const uint8_t *input, unsigned char *data, size_t byte
     free(values);
 }
 
-static void read_header(const uint8_t *input, unsigned char *data, size_t bytes)
-{
-    cod_slot_header header;
-    bool torn;
-    if (bytes < COD_SLOT_HEADER_BYTES)
-        return;
-    if ((input[0] & FUZZ_SEAL) != 0)
-        cod_store_u64(data, cod_hash(data + 8, COD_SLOT_HEADER_BYTES - 8, 0));
-    const cod_status status = cod_slot_read_header(data, &fuzz_identity, &fuzz_layout, &header, &torn);
-    FUZZ_DEMAND(status == COD_OK || status == COD_ERR_FORMAT);
-    if (status != COD_OK || torn)
-        return;
-    fuzz_kinds[1].taken++;
-    for (uint32_t i = 0; i < COD_SLOT_MAX; i++) {
-        const cod_slot_entry *entry = &header.entries[i];
-        FUZZ_DEMAND(entry->version == 0 || (i < fuzz_layout.slots && entry->bytes <= fuzz_layout.slot_bytes));
-    }
-    const uint64_t held = input[1], after = input[2];
-    const cod_slot_wanted wanted = {.held = held, .after = after, .at_most = UINT64_MAX, .spacing = input[0] >> 6};
-    const uint64_t version = cod_slot_offer(&header, &wanted).version;
-    FUZZ_DEMAND(version == 0 || (version > held && version > after && cod_slot_find(&header, version) >= 0));
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 {
     if (bytes < 3)
@@ -166,10 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
     unsigned char *data = malloc(bytes - 3 + (bytes == 3));
     FUZZ_DEMAND(data != NULL);
     memcpy(data, input + 3, bytes - 3);
-    if ((input[0] & FUZZ_HEADER) != 0)
-        read_header(input, data, bytes - 3);
-    else
-        decode_chunks(input, data, bytes - 3);
+    decode_chunks(input, data, bytes - 3);
     free(data);
     return 0;
 }
@@ -183,7 +145,7 @@ static int write_input(const char *folder, const char *name, const uint8_t head[
 }
 
 /** One input of every coding, shortener and kind of range, alone and as a delta. */
-static int write_chunks(const char *folder)
+int fuzz_write(const char *folder)
 {
     int failures = 0;
     for (int coding = COD_CHUNK_F32; coding <= COD_CHUNK_STEP; coding++) {
@@ -217,32 +179,4 @@ static int write_chunks(const char *folder)
         }
     }
     return failures;
-}
-
-static cod_status no_sync(void *context)
-{
-    (void)context;
-    return COD_OK;
-}
-
-static int write_header(const char *folder)
-{
-    static _Alignas(64) unsigned char memory[1 << 16];
-    static const uint8_t head[3] = {FUZZ_HEADER | FUZZ_SEAL, 6, 0};
-    cod_slot_writer writer;
-    int failures = cod_slot_writer_init(&writer, memory, &fuzz_identity, &fuzz_layout, no_sync, NULL) != COD_OK;
-    for (uint64_t version = 4; version <= 8; version++) {
-        uint64_t oldest;
-        unsigned char *room;
-        const uint32_t slot = cod_slot_next(&writer, &oldest);
-        const cod_slot_entry entry = {.version = version, .bytes = 100, .reference = version == 4 ? 0 : version - 1};
-        failures += cod_slot_open(&writer, slot, &room) != COD_OK;
-        failures += version < 8 && cod_slot_close(&writer, slot, &entry) != COD_OK;
-    }
-    return failures + write_input(folder, "header", head, memory, COD_SLOT_HEADER_BYTES);
-}
-
-int fuzz_write(const char *folder)
-{
-    return write_chunks(folder) + write_header(folder);
 }
