@@ -9,6 +9,7 @@
 
 enum {
     HEAD = 6,
+    TIFF_HEAD = 8, /**< byte order, and where the first directory is: no values are there */
     MOST_BYTES =
         1 << 20, /**< that are copied: entries may share their values, and so stand for more than the file has */
     ENTRY = 12,
@@ -91,11 +92,26 @@ int cod_exif_orientation(const uint8_t *bytes, size_t count)
     return cod_exif_tiff_orientation(bytes + HEAD, count - HEAD);
 }
 
+/** Bytes of an entry's first value where that is a whole number, as sizes and orientation are; 0 = another type. */
+static int whole_bytes(const tiff *t, size_t entry)
+{
+    const uint32_t type = entry != 0 ? number(t, entry + 2, 2) : 0;
+    return type == SHORT ? 2 : type == LONG ? 4 : 0;
+}
+
+/** The offset of the directory that an entry points to; 0 = none. */
+static size_t pointed_to(const tiff *t, size_t entry)
+{
+    size_t at;
+    return entry != 0 && number(t, entry + 2, 2) == LONG && values_of(t, entry, &at) == 4 ? number(t, entry + 8, 4) : 0;
+}
+
 int cod_exif_tiff_orientation(const uint8_t *bytes, size_t count)
 {
     tiff t;
     const size_t entry = tiff_open(bytes, count, &t) ? find(&t, first_directory(&t), TAG_ORIENTATION) : 0;
-    const uint32_t value = entry != 0 ? number(&t, entry + 8, 2) : 1;
+    const int whole = entry != 0 ? whole_bytes(&t, entry) : 0;
+    const uint32_t value = whole > 0 ? number(&t, entry + 8, whole) : 1;
     return value >= 1 && value <= 8 ? (int)value : 1;
 }
 
@@ -133,16 +149,15 @@ static void put(uint8_t *at, uint32_t value, int bytes, bool little)
 /** Writes an entry's only value, in its own type. */
 static void put_value(const tiff *t, uint8_t *bytes, size_t entry, uint32_t value)
 {
-    const uint32_t type = entry != 0 ? number(t, entry + 2, 2) : 0;
-    if (type == SHORT || type == LONG)
-        put(bytes + entry + 8, value, type == SHORT ? 2 : 4, t->little);
+    put(bytes + entry + 8, value, whole_bytes(t, entry), t->little);
 }
 
 /** As a whole number of hundredths. */
 static void put_rational(const tiff *t, uint8_t *bytes, size_t entry, double value)
 {
     size_t at;
-    if (entry == 0 || number(t, entry + 2, 2) != RATIONAL || values_of(t, entry, &at) < 8 || !(value < 4e7))
+    if (entry == 0 || number(t, entry + 2, 2) != RATIONAL || values_of(t, entry, &at) < 8 || at < TIFF_HEAD ||
+        !(value < 4e7))
         return;
     put(bytes + at, (uint32_t)lround(value * 100), 4, t->little);
     put(bytes + at + 4, 100, 4, t->little);
@@ -151,22 +166,21 @@ static void put_rational(const tiff *t, uint8_t *bytes, size_t entry, double val
 void cod_exif_adapt(uint8_t *bytes, size_t count, const cod_image *image)
 {
     tiff t;
-    size_t at;
     if (!tiff_open(bytes, count, &t))
         return;
-    const size_t directory = first_directory(&t), unit = find(&t, directory, TAG_RESOLUTION_UNIT),
-                 pointer = find(&t, directory, TAG_EXIF);
+    const size_t directory = first_directory(&t), unit = find(&t, directory, TAG_RESOLUTION_UNIT);
     const double factor = unit != 0 && number(&t, unit + 8, 2) == UNIT_CM ? 1 / 2.54 : 1;
-    put_value(&t, bytes, find(&t, directory, TAG_ORIENTATION), 1);
     if (image->notes->dpi_x > 0) {
         put_rational(&t, bytes, find(&t, directory, TAG_X_RESOLUTION), image->notes->dpi_x * factor);
         put_rational(&t, bytes, find(&t, directory, TAG_Y_RESOLUTION), image->notes->dpi_y * factor);
     }
-    if (pointer == 0 || values_of(&t, pointer, &at) != 4)
-        return;
-    const size_t exif = number(&t, pointer + 8, 4);
-    put_value(&t, bytes, find(&t, exif, TAG_PIXEL_WIDTH), (uint32_t)image->width);
-    put_value(&t, bytes, find(&t, exif, TAG_PIXEL_HEIGHT), (uint32_t)image->height);
+    const size_t exif = pointed_to(&t, find(&t, directory, TAG_EXIF));
+    if (exif != 0) {
+        put_value(&t, bytes, find(&t, exif, TAG_PIXEL_WIDTH), (uint32_t)image->width);
+        put_value(&t, bytes, find(&t, exif, TAG_PIXEL_HEIGHT), (uint32_t)image->height);
+    }
+    /* Last, because values may lie over each other: whoever reads it would turn the picture once more. */
+    put_value(&t, bytes, find(&t, directory, TAG_ORIENTATION), 1);
 }
 
 /** EXIF that is being written. */
@@ -267,6 +281,14 @@ static bool is_kept(unsigned tag, bool main)
 
 static size_t copy_directory(const tiff *t, size_t directory, bool main, writer *w);
 
+/** Whether an entry is of use: its values are there. */
+static bool is_sound(const tiff *t, size_t entry)
+{
+    const unsigned tag = number(t, entry, 2);
+    size_t at;
+    return tag == TAG_EXIF || tag == TAG_GPS ? pointed_to(t, entry) != 0 : values_of(t, entry, &at) > 0;
+}
+
 /** Copies an entry with its values, or the directory that it points to. */
 static void copy_entry(const tiff *t, size_t entry, writer *w, size_t to)
 {
@@ -275,7 +297,7 @@ static void copy_entry(const tiff *t, size_t entry, writer *w, size_t to)
     const size_t bytes = values_of(t, entry, &at);
     put_head(w, to, tag, number(t, entry + 2, 2), number(t, entry + 4, 4));
     if (tag == TAG_EXIF || tag == TAG_GPS) {
-        const size_t below = copy_directory(t, number(t, entry + 8, 4), false, w);
+        const size_t below = copy_directory(t, pointed_to(t, entry), false, w);
         if (!w->failed)
             put(w->bytes + to + 8, (uint32_t)below, 4, w->little);
     } else if (bytes <= 4) {
@@ -293,10 +315,10 @@ static void copy_entry(const tiff *t, size_t entry, writer *w, size_t to)
 static size_t copy_directory(const tiff *t, size_t directory, bool main, writer *w)
 {
     const size_t count = entries(t, directory);
-    size_t kept = 0, at;
+    size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t entry = directory + 2 + i * ENTRY;
-        kept += is_kept(number(t, entry, 2), main) && values_of(t, entry, &at) > 0;
+        kept += is_kept(number(t, entry, 2), main) && is_sound(t, entry);
     }
     const size_t begins = append(w, 2 + kept * ENTRY + 4);
     if (w->failed)
@@ -305,7 +327,7 @@ static size_t copy_directory(const tiff *t, size_t directory, bool main, writer 
     size_t to = begins + 2;
     for (size_t i = 0; i < count && !w->failed; i++) {
         const size_t entry = directory + 2 + i * ENTRY;
-        if (!is_kept(number(t, entry, 2), main) || values_of(t, entry, &at) == 0)
+        if (!is_kept(number(t, entry, 2), main) || !is_sound(t, entry))
             continue;
         copy_entry(t, entry, w, to);
         to += ENTRY;

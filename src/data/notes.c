@@ -1,6 +1,5 @@
 #include "data/notes_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,17 +42,26 @@ cod_status cod_image_keep_exif(cod_image *image, const uint8_t *tiff, size_t byt
     if (bytes < 8 || (memcmp(tiff, "II*\0", 4) != 0 && memcmp(tiff, "MM\0*", 4) != 0))
         return COD_OK;
     COD_TRY(keep(&notes->exif, &notes->exif_bytes, tiff, bytes));
-    if (notes->dpi_x == 0)
-        cod_exif_dpi(tiff, bytes, &notes->dpi_x, &notes->dpi_y);
+    if (notes->dpi_x == 0) {
+        double dpi_x, dpi_y;
+        cod_exif_dpi(tiff, bytes, &dpi_x, &dpi_y);
+        COD_TRY(cod_image_keep_dpi(image, dpi_x, dpi_y));
+    }
     cod_exif_adapt(notes->exif, notes->exif_bytes, image);
     return COD_OK;
+}
+
+/** Whether a resolution is one that all formats can hold. */
+static bool is_dpi(double dpi)
+{
+    return dpi >= 0.01 && dpi <= 1e6;
 }
 
 cod_status cod_image_keep_dpi(cod_image *image, double dpi_x, double dpi_y)
 {
     struct cod_image_notes *notes = cod_image_notes_of(image);
     COD_REQUIRE_MEMORY(notes);
-    if (isfinite(dpi_x) && isfinite(dpi_y) && dpi_x > 0 && dpi_y > 0 && dpi_x < 1e6 && dpi_y < 1e6) {
+    if (is_dpi(dpi_x) && is_dpi(dpi_y)) {
         notes->dpi_x = dpi_x;
         notes->dpi_y = dpi_y;
     }
@@ -67,8 +75,11 @@ void cod_image_move_notes(cod_image *to, cod_image *from)
     from->notes = NULL;
     if (to->notes == NULL)
         return;
-    to->notes->dpi_x *= (double)to->width / (double)from->width;
-    to->notes->dpi_y *= (double)to->height / (double)from->height;
+    const double dpi_x = to->notes->dpi_x * (double)to->width / (double)from->width,
+                 dpi_y = to->notes->dpi_y * (double)to->height / (double)from->height;
+    const bool known = is_dpi(dpi_x) && is_dpi(dpi_y);
+    to->notes->dpi_x = known ? dpi_x : 0;
+    to->notes->dpi_y = known ? dpi_y : 0;
     if (to->notes->exif != NULL)
         cod_exif_adapt(to->notes->exif, to->notes->exif_bytes, to);
 }
