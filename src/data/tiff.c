@@ -85,6 +85,7 @@ typedef struct tags {
     uint32_t width, height;
     uint32_t tile_width, tile_height; /**< of what libtiff reads at once: a tile, or one row */
     uint16_t bits, samples, planes, photometric, format, orientation;
+    uint16_t extras;     /**< samples behind the colours, as far as the file says so */
     int colours;         /**< samples of a colour: RGB 3, gray 1, CMYK with a profile 4; 0 = others, left to libtiff */
     int alpha;           /**< number of the sample that is alpha; -1 = none */
     bool multiplied;     /**< colours are multiplied by alpha */
@@ -118,15 +119,15 @@ static uint32_t photometric_of(TIFF *tiff, const tiff_context *context)
 /** Which of the samples behind the colours is alpha; without the tag it is the first, as other programs have it. */
 static void find_alpha(TIFF *tiff, tags *t)
 {
-    uint16_t extras = 0, *kinds = NULL;
-    if (!TIFFGetField(tiff, TIFFTAG_EXTRASAMPLES, &extras, &kinds)) {
+    uint16_t *kinds = NULL;
+    if (!TIFFGetField(tiff, TIFFTAG_EXTRASAMPLES, &t->extras, &kinds)) {
         t->alpha = t->colours > 0 && t->samples == t->colours + 1 ? t->colours : -1;
         return;
     }
     t->alpha = -1;
-    for (int i = 0; i < extras && i < t->samples && t->alpha < 0; i++)
+    for (int i = 0; i < t->extras && i < t->samples && t->alpha < 0; i++)
         if (kinds[i] == EXTRASAMPLE_ASSOCALPHA || kinds[i] == EXTRASAMPLE_UNASSALPHA) {
-            t->alpha = t->samples - extras + i;
+            t->alpha = t->samples - t->extras + i;
             t->multiplied = kinds[i] == EXTRASAMPLE_ASSOCALPHA;
         }
 }
@@ -353,6 +354,9 @@ static cod_status decode(TIFF *tiff, const tiff_context *context, bool header_on
     if ((uint64_t)t.width * t.height * t.samples / MOST_UNPACKED > context->count)
         return cod_fail(COD_ERR_FORMAT, "damaged TIFF: %zu bytes cannot hold %ux%u pixels", context->count, t.width,
                         t.height);
+    if (t.colours > 0 && t.samples < t.colours + t.extras)
+        return cod_fail(COD_ERR_FORMAT, "damaged TIFF: of %u samples a pixel, %u are no colours, and %d should be",
+                        t.samples, t.extras, t.colours);
     if (t.format == SAMPLEFORMAT_INT || t.format == SAMPLEFORMAT_IEEEFP || t.format > SAMPLEFORMAT_VOID)
         return cod_fail(COD_ERR_UNSUPPORTED,
                         "a TIFF of %u-bit samples that are %s is not supported; convert it to unsigned integers",

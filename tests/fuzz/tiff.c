@@ -265,7 +265,8 @@ static bool patch(writer *w, const uint8_t *in)
     return count > 0;
 }
 
-static void check(const uint8_t *in, const cod_image *image, bool patched)
+/** @param samples  bytes behind the tags */
+static void check(const uint8_t *in, size_t samples, const cod_image *image, bool patched)
 {
     const int64_t width = 1 + in[WIDTH] % MOST_SIDE, height = 1 + in[HEIGHT] % MOST_SIDE;
     FUZZ_DEMAND(image->width > 0 && image->height > 0 && (image->channels == 3 || image->channels == 4));
@@ -276,6 +277,11 @@ static void check(const uint8_t *in, const cod_image *image, bool patched)
     }
     const bool turned = in[ORIENTATION] % 10 >= 5 && in[ORIENTATION] % 10 <= 8;
     FUZZ_DEMAND(image->width == (turned ? height : width) && image->height == (turned ? width : height));
+    const int colours = photometric_of(in) == RGB ? 3 : 1;
+    FUZZ_DEMAND(photometric_of(in) > RGB || samples_of(in) >= colours + in[EXTRAS] % 4);
+    const bool plain = photometric_of(in) == RGB && bits_of(in) == 8 && in[ORIENTATION] % 10 <= 1 &&
+                       image->channels == 3 && (compression_of(in) == DEFLATE || compression_of(in) == 1);
+    FUZZ_DEMAND(!plain || samples == 0 || *(const uint8_t *)image->pixels == in[SAMPLES_AT]);
     fuzz_kinds[in[FORM] & (TILED | PLANAR)].taken++;
     fuzz_kinds[4].taken += image->channels == 4;
     fuzz_kinds[6].taken += image->notes != NULL && image->notes->profile != NULL;
@@ -294,7 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
     const int sized = fuzz_taken(cod_tiff_decode(file, w.count, true, &header));
     if (fuzz_taken(cod_tiff_decode(file, w.count, false, &image))) {
         FUZZ_DEMAND(sized && header.width == image.width && header.height == image.height);
-        check(input, &image, patched);
+        check(input, bytes - SAMPLES_AT, &image, patched);
     }
     cod_image_clear(&image);
     cod_image_clear(&header);
@@ -333,5 +339,7 @@ int fuzz_write(const char *folder)
         snprintf(name, sizeof name, "layout-%02d", i);
         failed |= fuzz_write_file(folder, name, in, sizeof in);
     }
-    return failed;
+    /* Three samples a pixel, of which two are no colours. */
+    static const uint8_t short_of_colours[SAMPLES_AT] = {[SAMPLES] = 2, [EXTRAS] = 2, [FORMAT] = 1};
+    return failed | fuzz_write_file(folder, "short-of-colours", short_of_colours, sizeof short_of_colours);
 }
