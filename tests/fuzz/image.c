@@ -29,11 +29,26 @@ static void put_right(uint8_t *data, size_t bytes)
     }
 }
 
+/** Whoever asks for the size alone gets that of the picture. */
+static void check_size(const uint8_t *data, size_t bytes, const cod_image *image)
+{
+    const cod_image_decoder decode = data[0] == 'R'                     ? cod_webp_decode
+                                     : data[0] == 'B'                   ? cod_bmp_decode
+                                     : data[0] == 'I' || data[0] == 'M' ? cod_tiff_decode
+                                     : data[0] == 0xff                  ? cod_jpeg_decode
+                                                                        : cod_png_decode;
+    cod_image header = {0};
+    FUZZ_DEMAND(decode(data, bytes, true, &header) == COD_OK && header.pixels == NULL);
+    FUZZ_DEMAND(header.width == image->width && header.height == image->height);
+    cod_image_clear(&header);
+}
+
 static void decode(const uint8_t *data, size_t bytes, bool png)
 {
     cod_image image;
     if (fuzz_taken(cod_image_decode(data, bytes, "input", &image))) {
         fuzz_kinds[!png].taken++;
+        check_size(data, bytes, &image);
         FUZZ_DEMAND(image.width > 0 && image.height > 0 && (image.channels == 3 || image.channels == 4));
         FUZZ_DEMAND(fuzz_taken(cod_image_to_rgb8(&image)) && image.channels == 3 && image.bits == 8);
     }
