@@ -37,7 +37,7 @@ static const cod_json_value *peer_of(const cod_json_value *row, int group)
 {
     const cod_json_value *peers = cod_json_get(row, "peers");
     for (const cod_json_value *peer = cod_json_first(peers); peer != NULL; peer = cod_json_next(peer))
-        if ((int)cod_json_get_number(cod_json_get(peer, "group"), -1) == group)
+        if (cod_json_get_number(cod_json_get(peer, "group"), -1) == group)
             return peer;
     return NULL;
 }
