@@ -118,13 +118,16 @@ int cod_argument_number(const char *command, const char *option, const char *tex
     return -1;
 }
 
-int cod_argument_model_name(const char *command, const char *path)
+bool cod_is_model_name(const char *path)
 {
     static const char end[] = ".safetensors";
     const size_t length = strlen(path), suffix = sizeof end - 1;
-    return length > suffix && strcmp(path + length - suffix, end) == 0
-               ? -1
-               : cod_cmd_usage(command, "%s: the name must end with .safetensors", path);
+    return length > suffix && strcmp(path + length - suffix, end) == 0;
+}
+
+int cod_argument_model_name(const char *command, const char *path)
+{
+    return cod_is_model_name(path) ? -1 : cod_cmd_usage(command, "%s: the name must end with .safetensors", path);
 }
 
 cod_status cod_check_output(const char *model, const char *output)

@@ -38,6 +38,9 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
  */
 int cod_argument_number(const char *command, const char *option, const char *text, long least, long most, long *out);
 
+/** Whether a name ends as those of models do, with .safetensors. */
+bool cod_is_model_name(const char *path);
+
 /** Refuses a name for a model that does not end with .safetensors. @return as cod_argument_number() */
 int cod_argument_model_name(const char *command, const char *path);
 

@@ -77,7 +77,8 @@ static cod_status source_open(const char *path, source *s)
 {
     *s = (source){0};
     cod_status status = COD_OK;
-    if (cod_file_kind_at(path) == COD_FILE_SAFETENSORS)
+    const cod_file_kind kind = cod_file_kind_at(path);
+    if (kind == COD_FILE_SAFETENSORS || (kind != COD_FILE_TORCH && cod_is_model_name(path)))
         status = cod_st_open(path, &s->plain);
     else
         status = cod_torch_open(path, &s->torch);
@@ -187,6 +188,8 @@ static cod_status choose(source *s, const choice *which, cod_foreign_network *ou
     const cod_foreign_network *chosen;
     const char *section;
     size_t count, found;
+    if (s->count == 0)
+        return cod_fail(COD_ERR_FORMAT, "there is no tensor in it");
     COD_TRY(select_tensors(s, which, NULL, true, &tensors, &count));
     if (count == 0) {
         list_sections(s, sections, sizeof sections);

@@ -304,9 +304,9 @@ static cod_status kind_find(const cod_st_file *file, cod_arena *arena, const cod
     if (*kind != NULL)
         return COD_OK;
     char shape[96] = "";
-    const cod_st_tensor *first = cod_st_tensor_at(file, 0);
-    if (first == NULL)
+    if (cod_st_tensor_count(file) == 0)
         return cod_fail(COD_ERR_FORMAT, "not a model: the file holds no tensors");
+    const cod_st_tensor *first = cod_st_tensor_at(file, 0);
     shape_text(shape, sizeof shape, first->shape, first->rank);
     return cod_fail(
         COD_ERR_FORMAT,

@@ -51,6 +51,14 @@ static int by_old_key(const void *a, const void *b)
     return strcmp(((const old_storage *)a)->key, ((const old_storage *)b)->key);
 }
 
+/** An entry in the folder of data.pkl; NULL = there is none. */
+static const cod_zip_entry *find_beside(const cod_torch_file *file, const char *name)
+{
+    char path[256];
+    const int length = snprintf(path, sizeof path, "%s%s", file->prefix, name);
+    return length < (int)sizeof path ? cod_zip_find(file->zip, path) : NULL;
+}
+
 /** @param[out] available  bytes of its data */
 static cod_status find_storage(cod_torch_file *file, const pickle_storage *storage, const unsigned char **data,
                                size_t *available)
@@ -66,8 +74,8 @@ static cod_status find_storage(cod_torch_file *file, const pickle_storage *stora
         }
     } else {
         char name[256];
-        const int length = snprintf(name, sizeof name, "%sdata/%s", file->prefix, storage->key);
-        const cod_zip_entry *entry = length < (int)sizeof name ? cod_zip_find(file->zip, name) : NULL;
+        const int length = snprintf(name, sizeof name, "data/%s", storage->key);
+        const cod_zip_entry *entry = length < (int)sizeof name ? find_beside(file, name) : NULL;
         if (entry != NULL) {
             *data = entry->data;
             *available = entry->bytes;
@@ -233,14 +241,16 @@ static cod_status read_archive(cod_torch_file *file)
         return cod_fail(COD_ERR_FORMAT, "a ZIP archive, but not of torch.save(): it has no data.pkl");
     for (size_t i = 0; i < cod_zip_count(file->zip); i++)
         COD_TRY(cod_zip_check(cod_zip_at(file->zip, i)));
-    char *prefix = cod_arena_strdup(&file->arena, pickle->name), order[256];
+    char *prefix = cod_arena_strdup(&file->arena, pickle->name);
     COD_REQUIRE_MEMORY(prefix);
     prefix[strlen(prefix) - strlen(pickle_name) + 1] = '\0';
     file->prefix = prefix;
-    snprintf(order, sizeof order, "%.200sbyteorder", prefix);
-    const cod_zip_entry *entry = cod_zip_find(file->zip, order);
+    const cod_zip_entry *entry = find_beside(file, "byteorder");
     if (entry != NULL && (entry->bytes != 6 || memcmp(entry->data, "little", 6) != 0))
         return cod_fail(COD_ERR_UNSUPPORTED, "%s", other_order);
+    if (find_beside(file, "constants.pkl") != NULL)
+        return cod_fail(COD_ERR_UNSUPPORTED, "it is a program of TorchScript, which is not executed; in Python, "
+                                             "torch.save(torch.jit.load(FILE).state_dict(), OUT) writes its weights");
     pickle_value *root = NULL;
     size_t used = 0;
     COD_TRY(read_pickle(file, pickle->data, pickle->bytes, &used, &root, NULL));
