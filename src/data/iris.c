@@ -8,12 +8,10 @@
 #include "core/regular_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_COLUMNS = 4096 };
 
@@ -56,15 +54,10 @@ static cod_status read_open(FILE *file, const char *path, char **text, size_t *l
 
 static cod_status read_text(const char *path, char **text, size_t *length)
 {
-    const int descriptor = cod_regular_open(path, O_RDONLY);
-    if (descriptor < 0)
+    FILE *file = cod_regular_stream(path);
+    if (file == NULL)
         return cod_fail(COD_ERR_IO, "data.path: '%s': %s", path,
                         errno == EINVAL ? "is no regular file" : strerror(errno));
-    FILE *file = fdopen(descriptor, "rb");
-    if (file == NULL) {
-        close(descriptor);
-        return cod_fail(COD_ERR_MEMORY, "no memory to read '%s'", path);
-    }
     const cod_status status = read_open(file, path, text, length);
     fclose(file);
     return status;
