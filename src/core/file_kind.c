@@ -51,6 +51,9 @@ static const signature signatures[] = {
     {MAGIC("GGUF", 0), COD_FILE_MODEL, "a GGUF model"},
     {MAGIC("\x93NUMPY", 0), COD_FILE_OTHER, "an array of NumPy"},
     {MAGIC("MATLAB 5.0", 0), COD_FILE_OTHER, "a MATLAB file"},
+    {MAGIC("\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0), COD_FILE_OFFICE, "an Office document, such as xls"},
+    {MAGIC("SQLite format 3\0", 0), COD_FILE_OFFICE, "an SQLite database"},
+    {MAGIC("PAR1", 0), COD_FILE_OFFICE, "a Parquet file"},
     {MAGIC("%PDF-", 0), COD_FILE_OTHER, "a PDF document"},
     {MAGIC("\x7f\x45LF", 0), COD_FILE_OTHER, "a program"},
     {MAGIC("<?xml", 0), COD_FILE_OTHER, "an XML file"},
@@ -89,16 +92,24 @@ static bool is_onnx(const unsigned char *bytes, size_t count)
 /** Says by the first entry's name whose archive it is. */
 static cod_file_kind zip_kind(const unsigned char *bytes, size_t count, const char **name)
 {
-    static const char torch[] = "/data.pkl", numpy[] = ".npy";
+    static const struct {
+        const char *end;
+        cod_file_kind kind;
+        const char *name;
+    } archives[] = {{"/data.pkl", COD_FILE_TORCH, "a file of torch.save()"},
+                    {".npy", COD_FILE_ZIP, "an archive of NumPy (npz)"},
+                    {"[Content_Types].xml", COD_FILE_OFFICE, "an Office document, such as xlsx"},
+                    {"mimetype", COD_FILE_OFFICE, "an OpenDocument file, such as ods"}};
     enum { HEADER = 30 };
     const size_t length = count >= HEADER ? bytes[26] | (size_t)bytes[27] << 8 : 0, end = HEADER + length;
-    if (end <= count && length >= strlen(torch) && memcmp(bytes + end - strlen(torch), torch, strlen(torch)) == 0) {
-        *name = "a file of torch.save()";
-        return COD_FILE_TORCH;
+    for (size_t i = 0; end <= count && i < sizeof archives / sizeof archives[0]; i++) {
+        const size_t suffix = strlen(archives[i].end);
+        if (length >= suffix && memcmp(bytes + end - suffix, archives[i].end, suffix) == 0) {
+            *name = archives[i].name;
+            return archives[i].kind;
+        }
     }
-    const bool arrays =
-        end <= count && length >= strlen(numpy) && memcmp(bytes + end - strlen(numpy), numpy, strlen(numpy)) == 0;
-    *name = arrays ? "an archive of NumPy (npz)" : "a ZIP archive";
+    *name = "a ZIP archive";
     return COD_FILE_ZIP;
 }
 
@@ -183,6 +194,8 @@ const char *cod_file_kind_advice(cod_file_kind kind)
     case COD_FILE_GZIP:
     case COD_FILE_ARCHIVE:
         return "unpack it, and give what it holds";
+    case COD_FILE_OFFICE:
+        return "export what it holds as plain text, a table as CSV";
     case COD_FILE_UNKNOWN:
     case COD_FILE_SAFETENSORS:
     case COD_FILE_PICTURE:

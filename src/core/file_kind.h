@@ -22,7 +22,8 @@ typedef enum cod_file_kind {
     COD_FILE_ARCHIVE = 1 << 9, /**< packed or compressed otherwise */
     COD_FILE_PICTURE = 1 << 10,
     COD_FILE_VIDEO = 1 << 11,
-    COD_FILE_OTHER = 1 << 12
+    COD_FILE_OFFICE = 1 << 12, /**< a spreadsheet, a database or another document that may hold a table */
+    COD_FILE_OTHER = 1 << 13
 } cod_file_kind;
 
 /** Bytes that are looked at. */

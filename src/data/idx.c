@@ -105,8 +105,7 @@ cod_status cod_idx_probe(const char *path, int rank, cod_idx *out)
     COD_TRY(open_file(path, &file));
     const cod_status status = read_header(file, path, rank, out);
     gzclose_r(file);
-    return status == COD_OK ? check_length(path, out)
-                            : cod_explain_file(status, path, COD_FILE_EMPTY | COD_FILE_GZIP, "an IDX file");
+    return status == COD_OK ? check_length(path, out) : cod_explain_file(status, path, COD_FILE_GZIP, "an IDX file");
 }
 
 static cod_status read_values(gzFile file, const char *path, int rank, const cod_idx *header, uint8_t *values)

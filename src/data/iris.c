@@ -114,11 +114,16 @@ static cod_status cut_line(const table *t, cursor *c, const char *fields[MAX_COL
     return COD_OK;
 }
 
-static bool is_number(const char *field, float *value)
+/** @return NULL for a finite number, between spaces perhaps; otherwise what is wrong with the field */
+static const char *number_fault(const char *field, float *value)
 {
     char *end;
     *value = strtof(field, &end);
-    return end != field && end[strspn(end, " ")] == '\0' && isfinite(*value);
+    if (field[strspn(field, " \t")] == '\0')
+        return "is empty";
+    if (end == field || end[strspn(end, " \t")] != '\0' || isnan(*value))
+        return "is no number";
+    return isfinite(*value) ? NULL : "is beyond the largest number of 32 bits";
 }
 
 /**
@@ -132,7 +137,7 @@ static cod_status drop_header(table *t)
     float value;
     bool known = false;
     for (size_t c = 0; c + 1 < t->columns; c++)
-        numbers += is_number(t->fields[c], &value);
+        numbers += number_fault(t->fields[c], &value) == NULL;
     for (size_t i = 1; i < t->rows; i++)
         known = known || strcmp(t->fields[(i + 1) * t->columns - 1], class) == 0;
     if (numbers > 0 && (numbers + 1 < t->columns || !known))
@@ -149,6 +154,19 @@ static cod_status drop_header(table *t)
     if (t->rows == 0)
         return cod_fail(COD_ERR_FORMAT, "%s: no line follows the header", t->path);
     return COD_OK;
+}
+
+/** Refuses a first line without commas, with the separator that it seems to have. */
+static cod_status refuse_separator(const table *t, size_t number, const char *field)
+{
+    static const char separators[] = ";\t|";
+    static const char *const names[] = {"semicolons", "tabs", "bars"};
+    const size_t at = strcspn(field, separators);
+    if (field[at] == '\0')
+        return cod_fail(COD_ERR_FORMAT, "%s:%zu: at least two columns are wanted, with commas between them", t->path,
+                        number);
+    return cod_fail(COD_ERR_FORMAT, "%s:%zu: its columns are separated by %s; commas are wanted, and decimal points",
+                    t->path, number, names[strchr(separators, field[at]) - separators]);
 }
 
 static cod_status cut(table *t, cod_arena *arena)
@@ -174,8 +192,7 @@ static cod_status cut(table *t, cod_arena *arena)
         if (found == 0)
             continue;
         if (found == 1 && t->rows == 0)
-            return cod_fail(COD_ERR_FORMAT, "%s:%zu: at least two columns are wanted, with commas between them",
-                            t->path, number);
+            return refuse_separator(t, number, line[0]);
         if (t->rows == 0)
             t->columns = found;
         if (found != t->columns)
@@ -212,6 +229,43 @@ static cod_status keep_classes(const table *t, const char *const *names, size_t 
     return COD_OK;
 }
 
+/** @param[out] length  of the text without spaces around it */
+static const char *trim(const char *text, size_t *length)
+{
+    static const char spaces[] = " \t";
+    text += strspn(text, spaces);
+    *length = strlen(text);
+    while (*length > 0 && strchr(spaces, text[*length - 1]) != NULL)
+        --*length;
+    return text;
+}
+
+static int by_trimmed_text(const void *a, const void *b)
+{
+    size_t first, second;
+    const char *x = trim(*(const char *const *)a, &first), *y = trim(*(const char *const *)b, &second);
+    const int order = memcmp(x, y, first < second ? first : second);
+    return order != 0 ? order : first < second ? -1 : first > second;
+}
+
+/** Refuses a row without a class, and classes that only spaces tell apart. @param names  [count] is sorted anew */
+static cod_status check_classes(const table *t, const char **names, size_t count)
+{
+    for (size_t i = 0; i < t->rows; i++) {
+        size_t length;
+        trim(t->fields[(i + 1) * t->columns - 1], &length);
+        if (length == 0)
+            return cod_fail(COD_ERR_FORMAT, "%s:%zu: column %zu, which names the class, is empty", t->path, t->lines[i],
+                            t->columns);
+    }
+    qsort(names, count, sizeof *names, by_trimmed_text);
+    for (size_t k = 1; k < count; k++)
+        if (by_trimmed_text(&names[k - 1], &names[k]) == 0)
+            return cod_fail(COD_ERR_FORMAT, "%s: only spaces tell the classes '%.64s' and '%.64s' apart", t->path,
+                            names[k - 1], names[k]);
+    return COD_OK;
+}
+
 /** The last column's different texts, sorted, and each row's place among them. */
 static cod_status take_classes(const table *t, cod_examples *out)
 {
@@ -224,7 +278,9 @@ static cod_status take_classes(const table *t, cod_examples *out)
     for (size_t i = 0; i < t->rows; i++)
         if (count == 0 || strcmp(names[count - 1], names[i]) != 0)
             names[count++] = names[i];
-    const cod_status status = keep_classes(t, (const char *const *)names, count, out);
+    cod_status status = check_classes(t, names, count);
+    qsort(names, count, sizeof *names, by_text);
+    COD_THEN(status, keep_classes(t, (const char *const *)names, count, out));
     free(names);
     return status;
 }
@@ -238,14 +294,25 @@ static cod_status take_numbers(const table *t, cod_examples *out)
         for (size_t c = 0; c < features; c++) {
             const char *field = t->fields[i * t->columns + c];
             float value;
-            if (!is_number(field, &value))
-                return cod_fail(COD_ERR_FORMAT, "%s:%zu: column %zu: '%.32s' is no number", t->path, t->lines[i], c + 1,
-                                field);
+            const char *fault = number_fault(field, &value);
+            if (fault != NULL)
+                return cod_fail(COD_ERR_FORMAT, "%s:%zu: column %zu: '%.32s' %s", t->path, t->lines[i], c + 1, field,
+                                fault);
             floats[i * features + c] = value;
         }
     out->floats = floats;
     out->height = out->width = 1;
     out->channels = (int64_t)features;
+    return COD_OK;
+}
+
+static cod_status check_text(const table *t, size_t length)
+{
+    const char *text = t->text;
+    if (strncmp(text, "\xff\xfe", 2) == 0 || strncmp(text, "\xfe\xff", 2) == 0)
+        return cod_fail(COD_ERR_FORMAT, "%s: is text in UTF-16: save it as UTF-8", t->path);
+    if (strlen(text) != length)
+        return cod_fail(COD_ERR_FORMAT, "%s: is no text: byte %zu is zero", t->path, strlen(text));
     return COD_OK;
 }
 
@@ -255,11 +322,10 @@ cod_status cod_iris_read(const cod_data_options *options, bool report, cod_examp
     table t = {.path = options->path.items[0]};
     size_t length = 0;
     cod_status status = read_text(t.path, &t.text, &length);
-    if (status == COD_OK && strlen(t.text) != length)
-        status = cod_fail(COD_ERR_FORMAT, "%s: is no text: byte %zu is zero", t.path, strlen(t.text));
+    COD_THEN(status, check_text(&t, length));
     COD_THEN(status, cut(&t, &out->arena));
     COD_THEN(status, take_classes(&t, out));
     COD_THEN(status, take_numbers(&t, out));
     free(t.text);
-    return cod_explain_file(status, t.path, COD_FILE_EMPTY, "a table");
+    return cod_explain_file(status, t.path, 0, "a table");
 }

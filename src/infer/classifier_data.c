@@ -60,8 +60,8 @@ static cod_status check_classes(const cod_json_value *names, const cod_labelled 
     size_t k = 0;
     for (const cod_json_value *v = cod_json_first(names); v != NULL; v = cod_json_next(v), k++)
         COD_REQUIRE(strcmp(cod_json_get_string(v, ""), cod_labelled_class_name(labelled, k)) == 0,
-                    "class %zu of '%s' is '%s', the model's is '%s'", k, path, cod_labelled_class_name(labelled, k),
-                    cod_json_get_string(v, "?"));
+                    "class %zu of '%s' is '%.64s', the model's is '%.64s'", k, path,
+                    cod_labelled_class_name(labelled, k), cod_json_get_string(v, "?"));
     return COD_OK;
 }
 

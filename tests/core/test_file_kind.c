@@ -31,6 +31,8 @@ static const struct {
     {BYTES("PK\3\4..............\1\0\0\0\1\0\0\0\x10\0\0\0archive/data.pklX"), COD_FILE_TORCH,
      "a file of torch.save()"},
     {BYTES("PK\3\4..............\1\0\0\0\1\0\0\0\x05\0\0\0a.npyX"), COD_FILE_ZIP, "an archive of NumPy (npz)"},
+    {BYTES("PK\3\4..............\1\0\0\0\1\0\0\0\x13\0\0\0[Content_Types].xmlX"), COD_FILE_OFFICE,
+     "an Office document, such as xlsx"},
     {BYTES("PK\3\4..............\1\0\0\0\1\0\0\0\xff\xff\0\0a.txt"), COD_FILE_ZIP, "a ZIP archive"},
     {BYTES("PK\3\4"), COD_FILE_ZIP, "a ZIP archive"},
     {BYTES("\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19."), COD_FILE_TORCH, "a file of torch.save()"},

@@ -213,7 +213,8 @@ TEST(damaged_tables_are_refused)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"", "bad.csv: at least two columns"},
+        {"", "bad.csv' is an empty file, not a table"},
+        {"\n", "bad.csv: at least two columns"},
         {"a\n1\n", "bad.csv:1: at least two columns"},
         {"a,b\n", "bad.csv: no line follows the header"},
         {"a,b\n1,x\n1,2,y\n", "bad.csv:3: 3 fields, where the first line has 2"},
@@ -223,13 +224,20 @@ TEST(damaged_tables_are_refused)
         {"1,b,x\n1,2,x\n1,3,y\n", "bad.csv:1: is this line a header or a row?"},
         {"a,b\n1,\"x\n", "bad.csv:2:3: a quote that is not closed"},
         {"a,b\n1,\"x\"y\n", "bad.csv:2: after a closing quote a comma is wanted, not 'y"},
+        {"a,b\n1,x\n ,y\n", "bad.csv:3: column 1: ' ' is empty"},
+        {"a,b\n1,x\n1e39,y\n", "bad.csv:3: column 1: '1e39' is beyond the largest number of 32 bits"},
+        {"a,b\n1,x\n2,\n3,y\n", "bad.csv:3: column 2, which names the class, is empty"},
+        {"a,b\n1,x \n2,y\n3, x\n", "bad.csv: only spaces tell the classes '"},
+        {"a;b\n1;x\n", "bad.csv:1: its columns are separated by semicolons; commas are wanted"},
+        {"\xff\xfe!", "bad.csv: is text in UTF-16: save it as UTF-8"},
         {"a,b\n1,x\n2,x\n", "bad.csv: the last column: 1 classes cannot be learned"},
     };
     cod_data_options options = options_of(below("csv/bad.csv"));
     set_option(&options, "kind", "iris");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_bytes(below("csv/bad.csv"), cases[i].text, strlen(cases[i].text));
-        const cod_status code = strstr(cases[i].message, "classes") != NULL ? COD_ERR_ARGUMENT : COD_ERR_FORMAT;
+        const cod_status code =
+            strstr(cases[i].message, "cannot be learned") != NULL ? COD_ERR_ARGUMENT : COD_ERR_FORMAT;
         refuse(&options, code, cases[i].message);
     }
     write_bytes(below("csv/bad.csv"), "a,b\n1\0x\n", 8);
