@@ -89,13 +89,14 @@ static void read_colours(const cod_json_value *stream, cod_clip *clip)
                                             : ":min=709");
 }
 
-static void read_sound(const cod_json_value *stream, cod_clip *clip)
+static void read_others(const cod_json_value *stream, cod_clip *clip)
 {
     for (; stream != NULL; stream = cod_json_next(stream)) {
         const size_t used = strlen(clip->sound);
         if (strcmp(text(stream, "codec_type"), "audio") == 0)
             snprintf(clip->sound + used, sizeof clip->sound - used, "%s%s", used > 0 ? ", " : "",
                      text(stream, "codec_name"));
+        clip->subtitles += strcmp(text(stream, "codec_type"), "subtitle") == 0;
     }
 }
 
@@ -125,7 +126,7 @@ static cod_status read_document(const cod_json_value *document, cod_clip *clip)
         stream = cod_json_next(stream);
     if (stream == NULL)
         return cod_fail(COD_ERR_FORMAT, "there are no moving pictures in it");
-    read_sound(first, clip);
+    read_others(first, clip);
     read_colours(stream, clip);
     clip->transparent = has_alpha(stream);
     const char *mean = cod_json_get_string(cod_json_get(stream, "avg_frame_rate"), ""),

@@ -8,6 +8,7 @@
 #include "core/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct cod_clip {
     char rate[48];         /**< frames a second, as a fraction; the mean where it varies */
@@ -19,6 +20,7 @@ typedef struct cod_clip {
     bool bright;           /**< HDR: its transfer function is PQ or HLG */
     char convert[128];     /**< options of ffmpeg's zscale that its colours need to become BT.709; "" = they are */
     char colours[128];     /**< what they are, for people: "bt2020, smpte2084" */
+    size_t subtitles;      /**< streams of them */
     char sound[128];       /**< codecs of the sound: "aac, pcm_s16le"; "" = there is none */
 } cod_clip;
 

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,8 +37,9 @@ static const char help[] =
     "Large pictures run through the network in bands from top to bottom, so that the memory for computing grows with\n"
     "the width alone. With --tile they run in tiles, which overlap as far as the network sees. Neither leaves seams.\n"
     "The line printed for each picture includes the memory used.\n"
-    "A video is upscaled frame by frame to a .mp4, .mov, .mkv or .webm file. This needs ffmpeg. Frame rate and sound\n"
-    "are kept; subtitles and transparency are not. The result's colours are BT.709: HDR is tone-mapped.\n\n"
+    "A video, also a moving GIF, is upscaled frame by frame to a .mp4, .mov, .mkv or .webm file. This needs ffmpeg.\n"
+    "Frame rate and sound are kept; subtitles and transparency are not. The result's colours are BT.709: HDR is\n"
+    "tone-mapped.\n\n"
     "  -o, --output OUT  a .png, .jpg or .webp file, or a folder; for a video a .mp4, .mov, .mkv or .webm file\n"
     "  --format F        format of the files in a folder: png, jpg or webp (png)\n"
     "  --quality N       JPEG and WebP: quality from 1 to 100; 100 is lossless for WebP (95)\n"
@@ -83,17 +85,24 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/** Whether an operand is a picture, a video or a folder, so that it is no model. */
-static bool is_input(const char *operand)
-{
-    return is_folder(operand) || cod_file_is_called_image(operand) || cod_video_is_called(operand);
-}
-
 /** The part after the last dot of the last component, dot included; "" when there is none. */
 static const char *extension(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     return dot != NULL && dot != name ? dot : "";
+}
+
+/** Whether an input is a video; one of GIF is, where the result is one. */
+static bool is_video(const char *input, const char *output)
+{
+    return !is_folder(input) &&
+           (cod_video_is_called(input) || (strcasecmp(extension(input), ".gif") == 0 && cod_video_is_writable(output)));
+}
+
+/** Whether an operand is a picture, a video or a folder, so that it is no model. */
+static bool is_input(const char *operand)
+{
+    return is_folder(operand) || cod_file_is_called_image(operand) || cod_video_is_called(operand);
 }
 
 static const char *const format_names[COD_IMAGE_FORMATS] = {
@@ -126,7 +135,7 @@ static cod_status work_find(const arguments *args, picture_work *work)
 {
     work->files.output = args->output;
     for (size_t i = 0; i < args->input_count; i++) {
-        COD_REQUIRE(!cod_video_is_called(args->inputs[i]),
+        COD_REQUIRE(!is_video(args->inputs[i], args->output),
                     "%s: a video is upscaled alone, without others and without pictures", args->inputs[i]);
         const size_t before = work->files.count;
         COD_TRY(cod_files_find(&work->files, args->inputs[i], i));
@@ -388,9 +397,7 @@ int cod_cmd_upscale(int argc, char **argv)
     cod_arena arena = {0};
     int code = parse(argc, argv, &args, &arena);
     if (code < 0)
-        code = args.input_count == 1 && cod_video_is_called(args.inputs[0]) && !is_folder(args.inputs[0])
-                   ? run_video(&args)
-                   : run(&args);
+        code = args.input_count == 1 && is_video(args.inputs[0], args.output) ? run_video(&args) : run(&args);
     cod_arena_clear(&arena);
     return code;
 }

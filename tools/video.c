@@ -95,15 +95,17 @@ static void make_conversion(const cod_clip *clip, char filter[CONVERSION_BYTES])
         filter[0] = '\0';
 }
 
+/** Its frames are counted from the first: how late that is, the encoder is told. */
 static cod_status start_decoder(pipeline *p)
 {
     char file[PATH_BYTES], filter[FILTER_BYTES], convert[CONVERSION_BYTES];
     const bool converts = p->clip.colours[0] != '\0';
     snprintf(file, sizeof file, "file:%s", p->job->input);
     make_conversion(&p->clip, convert);
-    snprintf(filter, sizeof filter,
-             "fps=%s%s,scale=in_color_matrix=%s:flags=bicubic+accurate_rnd+full_chroma_int,format=rgb24", p->clip.rate,
-             convert, converts || p->clip.assume_bt709 ? "bt709" : "auto");
+    snprintf(
+        filter, sizeof filter,
+        "fps=%s,setpts=PTS-STARTPTS%s,scale=in_color_matrix=%s:flags=bicubic+accurate_rnd+full_chroma_int,format=rgb24",
+        p->clip.rate, convert, converts || p->clip.assume_bt709 ? "bt709" : "auto");
     const char *const args[] = {"ffmpeg", "-v",   "error", "-nostdin",   "-i",   file,  "-map",   "0:V:0",
                                 "-vf",    filter, "-f",    "image2pipe", "-c:v", "ppm", "pipe:1", NULL};
     COD_TRY(cod_child_start(&p->decoder, args, true));
@@ -132,7 +134,8 @@ static cod_status start_encoder(pipeline *p, const cod_image *first)
     /* clang-format off */
     const char *const args[] = {
         "ffmpeg", "-v", "error", "-nostdin", "-y",
-        "-itsoffset", late, "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", p->clip.rate, "-i", "pipe:0",
+        "-itsoffset", late, "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-framerate", p->clip.rate,
+        "-i", "pipe:0",
         "-i", clip_file, "-map", "0:v:0", "-map", "1:a?", "-map_metadata", "1", "-c:a", "copy",
         "-vf", filter, "-c:v", containers[container].encoder, "-crf", crf, "-b:v", "0",
         "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709",
@@ -308,6 +311,9 @@ static cod_status run_pipeline(pipeline *p)
                      p->clip.bright ? "high dynamic range and are tone-mapped to" : "converted to");
     if (p->clip.transparent)
         cod_log_warn("%s: its transparency is lost: videos are written without", p->job->input);
+    if (p->clip.subtitles > 0)
+        cod_log_warn("%s: its subtitles are left out (%zu): pictures and sound alone are written", p->job->input,
+                     p->clip.subtitles);
     snprintf(p->result->rate, sizeof p->result->rate, "%s", p->clip.rate);
     COD_TRY(make_temporary(p));
     cod_status status = start_decoder(p);

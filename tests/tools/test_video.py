@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, run_cases
+from train_support import Skip, check, png, run_cases
 
 STAND_IN = """#!{python}
 import hashlib, json, os, signal, sys, time
@@ -98,7 +98,7 @@ def frames(bench):
     made = json.loads(bench.read("big.mp4"))
     check(made["frames"] == [[3 * 18 * 12, i, 1] for i in range(7)], f"other frames: {made['frames']}")
     words = made["arguments"]
-    check(after(words, "-r") == "25/1" and "1:a?" in words and after(words, "-c:a") == "copy" and after(words, "-crf") == "18" and
+    check(after(words, "-framerate") == "25/1" and "1:a?" in words and after(words, "-c:a") == "copy" and after(words, "-crf") == "18" and
           after(words, "-c:v") == "libx264" and after(words, "-f") == "rawvideo", f"the encoder was told {words}")
     check(files(bench) == ["big.mp4"], f"left behind: {files(bench)}")
     # The encoder opens what has the name, a link too: nobody can know the name before the file is there.
@@ -109,7 +109,7 @@ def frames(bench):
     clip(bench, {"avg_frame_rate": "24000/1001", "r_frame_rate": "90000/1", "sample_aspect_ratio": "8:9", "start_time": "0.5"}, size=[5, 3])
     result = upscale(bench, "--scale", "1", "--crf", "30", "--force", output="big.webm")
     words = json.loads(bench.read("big.webm"))["arguments"]
-    check(result.code == 0 and after(words, "-r") == "24000/1001" and after(words, "-itsoffset") == "0.500000" and after(words, "-crf") == "30" and
+    check(result.code == 0 and after(words, "-framerate") == "24000/1001" and after(words, "-itsoffset") == "0.500000" and after(words, "-crf") == "30" and
           after(words, "-vf").startswith("crop=4:2:0:0,") and after(words, "-vf").endswith(",setsar=8/9") and after(words, "-c:v") == "libvpx-vp9",
           f"the encoder was told {words}", result)
 
@@ -238,6 +238,107 @@ def real_odd(bench):
     check(all(150 < gray < 256 for gray in grays) and grays, f"reference white became {list(grays)} of 255")
 
 
+def shades(size="16x16", rate="10", seconds="0.4"):
+    """A source of ffmpeg: frame N has the colour SHADES[N] in all of its pixels."""
+    return ["-f", "lavfi", "-i", f"nullsrc=s={size}:r={rate}:d={seconds},geq=r='60+20*N':g=100:b='160-10*N',format=gbrp"]
+
+
+SHADES = [(60 + 20 * n, 100, 160 - 10 * n) for n in range(10)]
+SINE, H264 = ["-f", "lavfi", "-i", "sine=d=0.4"], ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
+ODD = {  # a file's name -> how ffmpeg makes it, and what is found of it: frames, size of the result at twice the size, sound, words
+    "yuv444.mp4": (shades() + ["-c:v", "libx264", "-pix_fmt", "yuv444p"], {}),
+    "yuv422p10.mov": (shades() + ["-c:v", "prores_ks", "-pix_fmt", "yuv422p10le"], {}),
+    "yuv420p10.mkv": (shades() + ["-c:v", "libx264", "-pix_fmt", "yuv420p10le"], {}),
+    "full_range.mp4": (shades() + ["-vf", "scale=out_range=pc", "-c:v", "libx264", "-pix_fmt", "yuvj420p"], {}),
+    "rgb.mp4": (shades() + ["-c:v", "libx264rgb", "-pix_fmt", "rgb24"], {}),
+    "rgb16.mkv": (shades() + ["-c:v", "ffv1", "-pix_fmt", "gbrp16le"], {}),
+    "gray.mkv": (shades() + ["-c:v", "ffv1", "-pix_fmt", "gray"], {"gray": True}),
+    "gray16.mkv": (shades() + ["-c:v", "ffv1", "-pix_fmt", "gray16le"], {"gray": True}),
+    "palette.avi": (shades() + ["-vf", "split[a][b];[a]palettegen[p];[b][p]paletteuse", "-c:v", "rawvideo", "-pix_fmt", "pal8"], {}),
+    "raw.avi": (shades() + ["-c:v", "rawvideo", "-pix_fmt", "bgr24"], {}),
+    "moving.gif": (shades() + ["-vf", "split[a][b];[a]palettegen[p];[b][p]paletteuse"], {"words": "its transparency is lost"}),
+    "alpha.mov": (shades() + ["-c:v", "qtrle", "-pix_fmt", "argb"], {"words": "its transparency is lost"}),
+    "odd_sides.mkv": (shades("15x13") + ["-c:v", "ffv1", "-pix_fmt", "yuv444p"], {"size": (30, 26)}),
+    "odd_halved.mkv": (shades("17x19") + ["-c:v", "ffv1", "-pix_fmt", "yuv420p"], {"size": (34, 38)}),
+    "one_pixel.mkv": (shades("1x1") + ["-c:v", "ffv1", "-pix_fmt", "gbrp"], {"size": (2, 2)}),
+    "wide_pixels.mp4": (shades("32x16") + ["-vf", "setsar=4/3", *H264], {"size": (64, 32), "ratio": "4:3"}),
+    "turned.mp4": (["-i", "wide_pixels.mp4", "-c", "copy", "-metadata:s:v", "rotate=90"], {"size": (32, 64), "ratio": "3:4"}),
+    "upside_down.mp4": (["-i", "wide_pixels.mp4", "-c", "copy", "-metadata:s:v", "rotate=180"], {"size": (64, 32), "ratio": "4:3"}),
+    "varying.mkv": (shades(seconds="1") + ["-vf", "select='not(between(n,3,6))'", "-vsync", "vfr", *H264],
+                    {"shades": [SHADES[n if n < 3 else 2 if n < 7 else n] for n in range(10)]}),
+    "interlaced.mpg": (shades(rate="25", seconds="0.16") + ["-c:v", "mpeg2video", "-q:v", "1", "-flags", "+ilme+ildct"], {}),
+    "two_sounds.mkv": (shades() + SINE + SINE + ["-map", "0", "-map", "1", "-map", "2", *H264, "-c:a", "aac"], {"sounds": 2}),
+    "no_sound.ts": (shades() + H264, {}),
+    "subtitles.mkv": (shades() + ["-i", "words.srt", *H264], {"words": "its subtitles are left out (1)"}),
+    "cover_behind.mp4": (shades() + ["-i", "cover.png", "-map", "0", "-map", "1", *H264, "-c:v:1", "png", "-disposition:v:1", "attached_pic"], {}),
+    "cover_first.mp4": (["-i", "cover.png", *shades(), "-map", "0", "-map", "1", *H264, "-c:v:0", "png", "-disposition:v:0", "attached_pic"], {}),
+    "chapters.mkv": (shades() + SINE + ["-i", "chapters.txt", "-map_chapters", "2", *H264], {"sounds": 1, "chapters": 2}),
+    "begins_at_5.mkv": (shades() + SINE + [*H264, "-output_ts_offset", "5"], {"sounds": 1}),
+    "sound_first.mkv": (["-itsoffset", "0.5", *shades(), *SINE, *H264, "-vsync", "vfr"], {"sounds": 1, "late": 0.5}),
+    "stream.ts": (shades() + SINE + [*H264, "-c:a", "aac"], {"sounds": 1}),
+    "flash.flv": (shades() + SINE + [*H264, "-c:a", "aac"], {"sounds": 1}),
+    "windows.wmv": (shades() + SINE + ["-q:v", "1"], {"sounds": 1}),
+    "web.webm": (shades() + SINE + ["-c:v", "libvpx-vp9", "-c:a", "libopus"], {"sounds": 1}),
+    "one_frame.mp4": (shades() + ["-frames:v", "1", *H264], {"shades": SHADES[:1]}),
+    "no_frame.mp4": (shades() + ["-t", "0", *H264], "there are no moving pictures in it"),
+    "sound_alone.mp4": (SINE + ["-c:a", "aac"], "there are no moving pictures in it"),
+    "cover_alone.mp4": (SINE + ["-i", "cover.png", "-map", "0", "-map", "1", "-c:v", "png", "-disposition:v", "attached_pic"],
+                        "there are no moving pictures in it"),
+}
+CUT = {  # parts of files, in 1000 of their bytes, and what is said of them
+    "cut_head.mp4": ("yuv444.mp4", 500, "moov atom not found"),
+    "cut.mkv": ("rgb16.mkv", 900, "a part of it cannot be decoded: File ended prematurely"),
+    "nothing.mp4": ("yuv444.mp4", 0, "is an empty file, not a video"),
+}
+
+
+def probe(bench, name):
+    words = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=codec_type,width,height,nb_read_frames,sample_aspect_ratio,start_time",
+             "-show_chapters", "-of", "json", name]
+    return json.loads(subprocess.run(words, cwd=bench.folder, check=True, capture_output=True).stdout)
+
+
+def odd_files(bench):
+    """By ffmpeg itself: every frame of what cameras and programs write arrives with its colours, beside its sound."""
+    if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
+        raise Skip("ffmpeg is not installed")
+
+    def ffmpeg(*words):
+        return subprocess.run(["ffmpeg", "-v", "error", *words], cwd=bench.folder, check=True, capture_output=True).stdout
+
+    bench.write("words.srt", "1\n00:00:00,000 --> 00:00:00,300\nhello\n")
+    bench.write("chapters.txt", ";FFMETADATA1\n" + "".join(f"[CHAPTER]\nTIMEBASE=1/10\nSTART={at}\nEND={at + 2}\ntitle={at}\n" for at in (0, 2)))
+    bench.write("cover.png", png(8, 8))
+    for name, (words, expected) in ODD.items():
+        output = "big.webm" if name.endswith("webm") else "big.mkv"
+        ffmpeg(*words, name)
+        result = bench.run("upscale", "bicubic", name, "-o", output, "--scale", "2", "--force")
+        if isinstance(expected, str):
+            check(result.code == 1 and f"{name}: {expected}" in result.err, name, result)
+            continue
+        found = probe(bench, output)
+        pictures, *sounds = found["streams"]
+        right = expected.get("shades", SHADES[:4])
+        check(result.code == 0 and expected.get("words", "") in result.err, name, result)
+        check((pictures["width"], pictures["height"]) == expected.get("size", (32, 32)), f"{name}: {pictures}")
+        check(pictures.get("sample_aspect_ratio", "1:1") == expected.get("ratio", "1:1"), f"{name}: {pictures}")
+        check(len(sounds) == expected.get("sounds", 0) and len(found["chapters"]) == expected.get("chapters", 0), f"{name}: {found}")
+        if sounds:
+            late = float(pictures["start_time"]) - float(sounds[0]["start_time"])
+            check(abs(late - expected.get("late", 0)) < 0.11, f"{name}: the pictures begin {late} s behind the sound")
+        pixels = ffmpeg("-copyts", "-i", output, "-map", "0:V:0", "-vsync", "passthrough", "-vf", "format=rgb24,crop=1:1", "-f", "rawvideo", "-")
+        colours = [tuple(pixels[at:at + 3]) for at in range(0, len(pixels), 3)]
+        check(len(colours) == len(right), f"{name}: {len(colours)} frames")
+        for colour, shade in zip(colours, right, strict=True):
+            shade = [round(0.299 * shade[0] + 0.587 * shade[1] + 0.114 * shade[2])] * 3 if expected.get("gray") else shade
+            check(all(abs(a - b) <= 5 for a, b in zip(colour, shade, strict=True)), f"{name}: {colours}, not {right}")
+    for name, (whole, share, words) in CUT.items():
+        data = bench.read(whole)
+        bench.write(name, data[:len(data) * share // 1000])
+        result = bench.run("upscale", "bicubic", name, "-o", "big.mkv", "--force")
+        check((result.code == 0) == ("a part" in words) and words in result.err, name, result)
+
+
 def real(bench):
     """By ffmpeg itself: the number and the order of the frames, their rate, and the sound's bytes."""
     if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
@@ -267,7 +368,7 @@ def real(bench):
     check(files(bench) == ["big.mp4"], f"left behind: {files(bench)}")
 
 
-CASES = {"frames": frames, "faults": faults, "refuses": refuses, "interrupted": interrupted, "progress": progress, "odd": odd, "real": real, "real-odd": real_odd}
+CASES = {"frames": frames, "faults": faults, "refuses": refuses, "interrupted": interrupted, "progress": progress, "odd": odd, "real": real, "real-odd": real_odd, "odd-files": odd_files}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
