@@ -13,17 +13,21 @@ import json
 import math
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 import zlib
 
-from torch_files import Tensor, compact, plain_zip, torch_file
+from test_odd_files import tiff
+from torch_files import Tensor, compact, pickled, plain_zip, torch_file
 from train_support import CONFIG
+from train_support import png as noise
 
 
-def png(width, height):
+def png(width, height, *chunks):
     """A gray-gradient RGB picture."""
     rows = b"".join(b"\0" + bytes((x + y) % 256 for x in range(width) for _ in range(3)) for y in range(height))
 
@@ -31,7 +35,23 @@ def png(width, height):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunk(*one) for one in chunks) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+def jpeg(scans):
+    """A gray picture of 8x8 pixels in so many progressive scans: the first has the mean, each other one a bit of a coefficient."""
+    def segment(marker, data):
+        return struct.pack(">BBH", 255, marker, len(data) + 2) + data
+
+    def scan(number):
+        coefficient, bit = number // 14 + 1, 13 - number % 14
+        return segment(0xDA, bytes([1, 1, 0, coefficient, coefficient, bit if bit == 13 else (bit + 1) << 4 | bit])) + b"\x7f"
+
+    table = bytes([1]) + bytes(15) + b"\0"
+    return (b"\xff\xd8" + segment(0xDB, bytes([0]) + bytes([1] * 64)) + segment(0xC2, bytes([8, 0, 8, 0, 8, 1, 1, 0x11, 0])) +
+            segment(0xC4, b"\0" + table) + segment(0xC4, b"\x10" + table) + segment(0xDA, bytes([1, 1, 0, 0, 0, 0])) + b"\x7f" +
+            b"".join(map(scan, range(scans - 1))) + b"\xff\xd9")
 
 
 def make_files(program, folder):
@@ -104,10 +124,51 @@ def make_files(program, folder):
     damaged[damaged.index(struct.pack("<f", 0.03))] ^= 1
     write("damaged.pth", bytes(damaged))
     write("two.pth", torch_file({f"{network}.{name}": tensor for network in ("netG", "netD") for name, tensor in compact().items()}))
+    weights = {name: Tensor(tensor.shape, tensor.data) for name, tensor in compact().items()}
+    big = Tensor((1 << 19,), bytes(1 << 21))
+    write("script.pt", plain_zip({"m/data.pkl": b"\x80\x02c__torch__\nNet\n)\x81.", "m/constants.pkl": b"\x80\x02)."}))
+    write("module.pth", plain_zip({"m/data.pkl": b"\x80\x02c__main__\nNetwork\n)\x81."}))
+    write("packed-entries.pth", plain_zip({"m/data.pkl": b"\x80\x02}."}, zipfile.ZIP_DEFLATED))
+    write("states.pth", torch_file({"optimizer": weights}))
+    write("long.pth", plain_zip({"m/data.pkl": b"\x80\x02" + b"N0" * (1 << 20) + b"}."}))
+    write("shared.pth", torch_file({str(i): big for i in range(10)}))
+    write("named.pth", plain_zip({"m/data.pkl": b"\x80\x02}(" + 2 * (pickled("a", []) + pickled(Tensor((1,), bytes(4)), [])) + b"u.", "m/data/0": bytes(4)}))
+    write("nan.pth", torch_file({**weights, "body.1.weight": Tensor((2,), struct.pack("<2f", 1, math.nan))}))
+    write("nothing.safetensors", struct.pack("<Q", 2) + b"{}")
+    write("hdr.png", png(8, 8, (b"cICP", bytes([9, 16, 0, 1]))))
+    write("moving.png", png(8, 8, (b"acTL", struct.pack(">II", 2, 0))))
+    write("scans.jpg", jpeg(101))
+    gray = [[((x + y) % 256,) for x in range(21)] for y in range(18)]
+    write("signed.tif", tiff(gray, 16, extra={339: [2]}))
+    write("separated.tif", tiff([[p * 4 for p in row] for row in gray], 16, extra={262: [5], 338: [0]}))
+    write("flowers-semicolons.csv", "length;width;species\n1;2;iris\n")
+    write("flowers-lacking.csv", "length,species\n1,iris\n2,\n3,rose\n")
+    write("flowers-spaces.csv", "length,species\n1,iris\n2, iris\n3,rose\n")
+    write("flowers-unclear.csv", "1,2,iris\n2,3,rose\n3,3,rose\n")
+    write("flowers.xlsx", plain_zip({"[Content_Types].xml": b"<"}))
+    write("flowers-utf16.csv", "length,species\n1,iris\n".encode("utf-16"))
+    os.mkfifo(os.path.join(folder, "pipe.csv"))
+    for name in ("a", "b"):
+        write(f"pairs/high/{name}.png", png(64, 64))
+        write(f"pairs/low/{name}.png", png(17, 16))
+        write(f"unlike/high/{name}.png", png(65, 65))
+        write(f"unlike/low/{name}.png", noise(16, 16))
+        write(f"seen/{name}.png", png(64, 64 if name == "a" else 48))
     write("vgg.safetensors", struct.pack("<Q", len(header)) + header + data)
     subprocess.run([program, "train", "ok.yaml", "train.steps=10", "eval.every=0"], cwd=folder, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    os.chmod(os.path.join(folder, "runs"), 0o755)
+    for command in (SEEN, COMPARED):
+        subprocess.run([program, *command, "train.steps=2"], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    write("seen/a.png", png(64, 60))
+    runs = os.path.join(folder, "runs")
+    for name in ("damaged", "empty", "linked"):
+        shutil.copytree(os.path.join(runs, "t"), os.path.join(runs, name))
+    for step in os.listdir(os.path.join(runs, "damaged", "checkpoints")):
+        write(f"runs/damaged/checkpoints/{step}/group-0.safetensors" if step.startswith("step-") else "unused", b"damaged")
+    write("runs/empty/config.yaml", "")
+    os.remove(os.path.join(runs, "linked", "metrics.0.jsonl"))
+    os.symlink("/dev/null", os.path.join(runs, "linked", "metrics.0.jsonl"))
+    os.chmod(runs, 0o755)
 
 
 MODEL = "runs/t/final.safetensors"
@@ -116,6 +177,9 @@ TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "do
 IMAGES = ["train", "ok.yaml", "name=i", "data.kind=pictures"]
 FILES = ["train", "ok.yaml", "train.strategy=codistill", "exchange.transport=file"]
 CLASSES = ["train", "classes.yaml", "name=i"]
+TWO = ["train", "ok.yaml", "name=i", "train.strategy=codistill", "cluster.groups=2"]
+SEEN = ["train", "ok.yaml", "name=seen", "data.kind=pictures", "data.path=seen", "eval.every=0"]
+COMPARED = ["compare", *SEEN[1:], "compare.arms=[single]", "compare.seeds=[1]"]
 GAN = ["train", "ok.yaml", "name=i", "train.recipe=srgan"]
 ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=esrgan"]
 REAL_ESRGAN = ["train", "ok.yaml", "name=i", "train.recipe=real_esrgan"]
@@ -307,7 +371,9 @@ CASES = {
         (["upscale", MODEL, "lfs.mp4", "-o", "a.mp4"], 1, "is a Git LFS pointer, not a video"),
         (["train", "lfs.yaml"], 2, "is a Git LFS pointer, not a configuration"),
         ([*CLASSES, "data.kind=iris", "data.path=lfs.csv"], 1, "is a Git LFS pointer, not a table"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers.xlsx"], 1, "is an Office document, such as xlsx, not a table"),
         ([*CLASSES, "data.kind=iris", "data.path=/dev/zero"], 1, "is no regular file"),
+        ([*CLASSES, "data.kind=iris", "data.path=pipe.csv"], 1, "is no regular file"),
         (["train", "ok.yaml", "name=i", "model.init=lfs.safetensors"], 1, "is a Git LFS pointer, not a safetensors file"),
     ],
     "ranks": [
@@ -315,6 +381,11 @@ CASES = {
          "2 groups with 2 ranks in all, but the job has 3"),
         (["mpirun", "-n", "2", "codistill", "train", "ok.yaml"], 2, "'single' trains on one rank, but the job has 2"),
         (["OMPI_COMM_WORLD_SIZE=4", "codistill", "train", "ok.yaml"], 1, "promised 4 ranks"),
+    ],
+    "the launcher of ranks": [
+        (["COD_MPIEXEC=true", "codistill", *TWO], 1, "started none of 2 ranks"),
+        (["COD_MPIEXEC=false", "codistill", *TWO], 1, "started none of 2 ranks"),
+        (["COD_MPIEXEC=absent", "codistill", *TWO], 1, "cannot start"),
     ],
     "groups as jobs": [
         (["train", "ok.yaml", "train.strategy=codistill", "--group", "0"], 2, "set exchange.transport=file"),
@@ -327,6 +398,11 @@ CASES = {
     "checkpoints": [
         (["train", "ok.yaml", "name=n", "--resume"], 2, "no checkpoint to resume from"),
         (["train", "ok.yaml", "seed=2", "train.steps=20"], 2, "written with seed 1, not 2"),
+        ([*SEEN, "train.steps=4"], 2, "restore them, or set checkpoint.data=any"),
+        ([*COMPARED, "train.steps=2"], 2, "so it cannot be compared with new runs; restore the data, or remove that run"),
+        (["train", "ok.yaml", "name=damaged", "train.steps=20"], 1, "none of the checkpoints in 'runs/damaged/checkpoints' can be used"),
+        (["train", "ok.yaml", "name=empty", "train.steps=20"], 1, "put a copy back, or remove it"),
+        (["train", "ok.yaml", "name=linked", "train.steps=20"], 1, "it is a link, and none is followed here"),
     ],
     "pictures": [
         (["train", "ok.yaml", "name=n", "data.kind=pictures", "data.path=photos/absent"], 2, "data.path: there is no 'photos/absent'"),
@@ -335,6 +411,13 @@ CASES = {
         ([*IMAGES, "data.path=photos/none"], 2, "photos/none"),
         ([*IMAGES, "data.path=photos/broken"], 2, "photos/broken"),
         ([*IMAGES, "data.path=photos/small"], 2, "photos/small"),
+        ([*IMAGES, "data.path=pairs/high", "data.low_path=pairs/low"], 2, "needs a low-resolution picture of 16x16"),
+        ([*IMAGES, "data.path=unlike/high", "data.low_path=unlike/low"], 2, "is no low-resolution picture of"),
+        (["upscale", MODEL, "hdr.png", "-o", "a.png"], 1, "a PNG of high dynamic range"),
+        (["upscale", MODEL, "moving.png", "-o", "a.png"], 1, "a PNG with moving pictures"),
+        (["upscale", MODEL, "signed.tif", "-o", "a.png"], 1, "16-bit samples that are signed"),
+        (["upscale", MODEL, "separated.tif", "-o", "a.png"], 1, "neither gray nor RGB"),
+        (["upscale", MODEL, "scans.jpg", "-o", "a.png"], 1, "more than 100 scans"),
         (["eval", MODEL, "--data", "photos/absent"], 1, "photos/absent"),
         (["upscale", MODEL, "photos/broken/a.png", "-o", "out"], 1, "photos/broken/a.png"),
         (["gallery", MODEL, "--data", "photos/absent", "-o", "a.html"], 1, "photos/absent"),
@@ -355,12 +438,27 @@ CASES = {
         ([*CLASSES, "data.kind=mnist", "data.path=counts"], 1, "19 labels (byte 4)"),
         ([*CLASSES, "data.kind=mnist", "data.path=kind"], 1, "is no IDX file of 3 dimensions"),
         ([*CLASSES, "data.kind=iris", "data.path=flowers.csv"], 1, "flowers.csv:3: column 2: 'wide' is no number"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers-semicolons.csv"], 1, "separated by semicolons"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers-lacking.csv"], 1, "flowers-lacking.csv:3: column 2, which names the class, is empty"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers-spaces.csv"], 1, "only spaces tell the classes"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers-unclear.csv"], 1, "is this line a header or a row?"),
+        ([*CLASSES, "data.kind=iris", "data.path=flowers-utf16.csv"], 1, "save it as UTF-8"),
         ([*CLASSES, "data.kind=folder", "data.path=insects/train", "data.val_count=0", "data.val_path=insects/val"], 2,
          "lacks the class folder 'ant'"),
         ([*CLASSES, "data.kind=folder", "data.path=photos"], 2, "holds no photographs"),
         ([*CLASSES, "data.kind=folder", "data.path=photos/good"], 2, "one a class is wanted"),
     ],
     "models": [
+        (["import", "module.pth", "-o", "x.safetensors"], 1, "needs Python's '__main__.Network'"),
+        (["import", "script.pt", "-o", "x.safetensors"], 1, "a program of TorchScript"),
+        (["import", "packed-entries.pth", "-o", "x.safetensors"], 1, "only stored files are read"),
+        (["import", "states.pth", "-o", "x.safetensors"], 1, "states of training, not weights"),
+        (["import", "long.pth", "-o", "x.safetensors"], 1, "instructions: no weights need so many"),
+        (["import", "shared.pth", "-o", "x.safetensors"], 1, "share the same numbers"),
+        (["import", "named.pth", "-o", "x.safetensors"], 1, "two tensors are called 'a'"),
+        (["import", "nan.pth", "-o", "x.safetensors"], 1, "holds NaN"),
+        (["import", "nothing.safetensors", "-o", "x.safetensors"], 1, "there is no tensor in it"),
+        (["import", "garbage.safetensors", "-o", "x.safetensors"], 1, "no safetensors file"),
         (["train", "ok.yaml", "name=i", "model.init=garbage.safetensors"], 1, "garbage.safetensors"),
         (["eval", "missing.safetensors", "--data", "photos/good"], 1, "missing.safetensors"),
         (["eval", "truncated.safetensors", "--data", "photos/good"], 1, "truncated.safetensors"),
@@ -433,22 +531,29 @@ def try_all(program, folder, kinds):
     return rows, failed
 
 
-def table(rows):
+def table(rows, end):
+    """The page's lines: the table, and what follows it, which is written by hand."""
     lines = ["# Bad inputs", "", "What was tried and what it printed, written by `tests/tools/test_bad_inputs.py CODISTILL --write FILE`, which also checks",
              "it. `full/` is a file system of 16 KiB.", "", "| what is wrong | command | exit | message |", "| --- | --- | --- | --- |"]
     for kind, words, code, message in rows:
         text = message.replace("|", "\\|").replace("\n", "<br>")
         lines.append(f"| {kind} | `{' '.join(words)}` | {code} | {text} |")
-    return lines
+    return [*lines, *end]
+
+
+def written_lines():
+    """Those of the page, and of these what follows the table."""
+    with open(TABLE, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    return lines, lines[max(i for i, line in enumerate(lines) if line.startswith(f"| {FULL_DISK} |")) + 1:]
 
 
 def differs(rows, mounted):
     """Prints where the written table is not of today."""
-    with open(TABLE, encoding="utf-8") as file:
-        written = file.read().splitlines()
+    written, end = written_lines()
     if not mounted:
         written = [line for line in written if not line.startswith(f"| {FULL_DISK} |")]
-    difference = list(difflib.unified_diff(written, table(rows), "docs/bad-inputs.md", "printed now", lineterm="", n=0))
+    difference = list(difflib.unified_diff(written, table(rows, end), "docs/bad-inputs.md", "printed now", lineterm="", n=0))
     if difference:
         print("\n".join([*difference, "make it anew with --write docs/bad-inputs.md"]))
     return bool(difference)
@@ -461,8 +566,9 @@ def main():
         with small_disk(folder) as mounted:
             rows, failed = try_all(program, folder, [kind for kind in CASES if mounted or kind != FULL_DISK])
     if len(sys.argv) > 3 and sys.argv[2] == "--write":
+        lines = table(rows, written_lines()[1])
         with open(sys.argv[3], "w", encoding="utf-8") as out:
-            out.write("\n".join(table(rows)) + "\n")
+            out.write("\n".join(lines) + "\n")
     else:
         failed += differs(rows, mounted)
     print(f"{len(rows)} tried, {failed} failed, {0 if mounted else len(CASES[FULL_DISK])} skipped")

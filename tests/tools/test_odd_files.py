@@ -7,7 +7,7 @@ import struct
 import sys
 import zlib
 
-from train_support import check, run_cases
+from train_support import check, check_count, run_cases
 
 W, H = 21, 18  # neither is a multiple of a tile's side
 TOP = {1: 1, 2: 3, 4: 15, 8: 255, 16: 65535}
@@ -204,7 +204,7 @@ REFUSED = {  # name -> its bytes, and words of the refusal
 def pixels(bench):
     """Enlarged once, every file gives the pixels that it stores."""
     files = table()
-    check(len(files) >= 150, f"only {len(files)} files")
+    check_count("pictures that give the pixels that they store", len(files))
     for name, (data, _, _) in files.items():
         bench.write(f"in/{name}", data)
     bench.done("upscale", "bicubic", "in", "-o", "out", "--scale", "1", "--quiet")
@@ -217,6 +217,7 @@ def pixels(bench):
 
 def refusals(bench):
     """What cannot be read as it is gets refused by name, and keeps no other from being read."""
+    check_count("pictures that are refused", len(REFUSED))
     for name, (make, _) in REFUSED.items():
         bench.write(f"in/{name}", make())
     bench.write("in/good.png", png(picture(3, 8), 8, 2))

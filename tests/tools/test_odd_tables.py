@@ -8,7 +8,7 @@ import sys
 
 from test_classes import CONFIG
 from torch_files import plain_zip
-from train_support import check, run_cases
+from train_support import check, check_count, run_cases
 
 HEAD = "x,y,kind\n"
 ROWS = [(i * 0.5 + i % 3, i % 3 * 2 - i % 7 / 8, "abc"[i % 3]) for i in range(30)]
@@ -96,8 +96,14 @@ REFUSED = {  # and words of its refusal
 }
 
 
+# Names of classes in other scripts, with line breaks and quotes, and numbers.
+NAMES = {"scripts": ("\u00fc", "\u4e2d", "\U0001f600"), "quoted": ('"a, ""b"""', '"c\nd"', "'e'"), "numbers": (0, 1.5, -2)}
+
+
 def tables(bench):
     """A model judges each table as the plain one, or says why it does not."""
+    check_count("tables (CSV) that are read as the plain one is", len(SAME) + len(NAMES))
+    check_count("tables (CSV) that are refused", len(REFUSED))
     bench.write("c.yaml", CONFIG)
     bench.write("plain.csv", PLAIN)
     bench.done("train", "c.yaml", "name=p", "data.kind=iris", "data.path=plain.csv", "train.steps=3", "eval.every=0", "data.val_fraction=0")
@@ -111,8 +117,7 @@ def tables(bench):
         bench.write(f"{name}.csv", text)
         result = bench.run("eval", "runs/p/final.safetensors", "--data", f"{name}.csv", "--json")
         check(result.code in (1, 2) and f"{name}.csv" in result.err and words in result.err, f"{name}: nobody says '{words}'", result)
-    # Names of classes in other scripts, with line breaks and quotes, and numbers.
-    for name, classes in {"scripts": ("\u00fc", "\u4e2d", "\U0001f600"), "quoted": ('"a, ""b"""', '"c\nd"', "'e'"), "numbers": (0, 1.5, -2)}.items():
+    for name, classes in NAMES.items():
         bench.write(f"{name}.csv", table(lambda row, classes=classes: (*row[:2], classes["abc".index(row[2])])))
         bench.done("train", "c.yaml", f"name={name}", "data.kind=iris", f"data.path={name}.csv", "train.steps=1", "eval.every=0", "data.val_fraction=0")
         bench.done("eval", f"runs/{name}/final.safetensors", "--data", f"{name}.csv")
@@ -166,6 +171,8 @@ IDX_REFUSED = {  # the images or the labels, and words of their refusal
 
 def idx_files(bench):
     """Pictures and labels of MNIST's form, packed or not, give what the plain ones give, or are refused."""
+    check_count("tables (IDX) that are read as the plain ones are", len(IDX_SAME))
+    check_count("tables (IDX) that are refused", len(IDX_REFUSED))
     bench.write("c.yaml", CONFIG)
 
     def put(name, files):

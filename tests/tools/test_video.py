@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, png, run_cases
+from train_support import Skip, check, check_count, png, run_cases
 
 STAND_IN = """#!{python}
 import hashlib, json, os, signal, sys, time
@@ -302,6 +302,10 @@ def odd_files(bench):
     """By ffmpeg itself: every frame of what cameras and programs write arrives with its colours, beside its sound."""
     if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
         raise Skip("ffmpeg is not installed")
+
+    refused = sum(isinstance(expected, str) for _, expected in ODD.values())
+    check_count("videos whose frames arrive", len(ODD) - refused)
+    check_count("videos that are refused, or cut off", refused + len(CUT))
 
     def ffmpeg(*words):
         return subprocess.run(["ffmpeg", "-v", "error", *words], cwd=bench.folder, check=True, capture_output=True).stdout

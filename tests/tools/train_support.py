@@ -306,6 +306,12 @@ def png(width, height, seed=0):
             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
+def check_count(kind, count):
+    """docs/bad-inputs.md says how many odd files of a kind there are: "| models that are read as the plain one is | 49 | …"."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "bad-inputs.md"), encoding="utf-8") as page:
+        check(f"| {kind} | {count} |" in page.read(), f"docs/bad-inputs.md does not say '| {kind} | {count} |'")
+
+
 def run_cases(cases, program, names):
     """Runs the named cases; the exit code of the test."""
     failed, skipped = [], 0
