@@ -113,9 +113,7 @@ cod_status cod_compare_find_difference(const cod_comparison *c, const cod_compar
 /** A finished run is comparable only if it was trained on the data that are there now. */
 static cod_status check_data(const cod_comparison *c, cod_compare_run *run)
 {
-    char path[COD_COMPARE_PATH], key[17], change[COD_DATA_CHANGE_BYTES] = "";
-    void *before = NULL;
-    size_t bytes = 0;
+    char path[COD_COMPARE_PATH], key[17], change[COD_DATA_CHANGE_BYTES];
     cod_run_config config;
     char *now = NULL;
     COD_TRY(cod_compare_read_summary(c, run));
@@ -129,14 +127,12 @@ static cod_status check_data(const cod_comparison *c, cod_compare_run *run)
     cod_data_list_key(now, key);
     if (strcmp(key, then) != 0) {
         cod_compare_run_path(c, run, "data.0.tsv", path);
-        if (cod_file_exists(path) && cod_file_read(path, 1 << 30, &before, &bytes) == COD_OK)
-            cod_data_list_compare(before, now, change);
+        cod_train_data_change(path, then, now, change);
         status = cod_fail(COD_ERR_ARGUMENT,
                           "'%s/%s' was trained on other data than there are now%s%s, so it cannot be compared with new "
                           "runs; restore the data, or remove that run",
                           c->config.root.output, run->name, change[0] != '\0' ? ": " : "", change);
     }
-    free(before);
     free(now);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "train/data_identity_internal.h"
 
 #include "io/file.h"
+#include "train/train.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,19 +39,16 @@ cod_status trainer_data_save(const trainer_data_identity *data, cod_checkpoint *
     return cod_checkpoint_add_text(checkpoint, held_out_key, data->held_out);
 }
 
-/** What changed in the files, as far as the list in the run's folder is the checkpoint's. */
-static void describe_change(const trainer_data_identity *data, const char *then,
-                            char difference[TRAINER_DATA_DIFFERENCE])
+void cod_train_data_change(const char *path, const char *then, const char *now, char change[COD_DATA_CHANGE_BYTES])
 {
     void *list = NULL;
     size_t bytes = 0;
-    char key[17] = "", change[COD_DATA_CHANGE_BYTES] = "";
-    if (cod_file_exists(data->path) && cod_file_read(data->path, MAX_LIST_BYTES, &list, &bytes) == COD_OK)
+    char key[17] = "";
+    change[0] = '\0';
+    if (cod_file_exists(path) && cod_file_read(path, MAX_LIST_BYTES, &list, &bytes) == COD_OK)
         cod_data_list_key(list, key);
     if (strcmp(key, then) == 0)
-        cod_data_list_compare(list, data->list, change);
-    snprintf(difference, TRAINER_DATA_DIFFERENCE, "the data's files have changed%s%s", change[0] != '\0' ? ": " : "",
-             change);
+        cod_data_list_compare(list, now, change);
     free(list);
 }
 
@@ -58,13 +56,17 @@ void trainer_data_compare(const trainer_data_identity *data, const cod_st_file *
                           char difference[TRAINER_DATA_DIFFERENCE])
 {
     const char *files = cod_st_metadata(checkpoint, files_key), *held_out = cod_st_metadata(checkpoint, held_out_key);
+    char change[COD_DATA_CHANGE_BYTES];
     difference[0] = '\0';
-    if (files != NULL && strcmp(files, data->files) != 0)
-        describe_change(data, files, difference);
-    else if (held_out != NULL && strcmp(held_out, data->held_out) != 0)
+    if (files != NULL && strcmp(files, data->files) != 0) {
+        cod_train_data_change(data->path, files, data->list, change);
+        snprintf(difference, TRAINER_DATA_DIFFERENCE, "the data's files have changed%s%s",
+                 change[0] != '\0' ? ": " : "", change);
+    } else if (held_out != NULL && strcmp(held_out, data->held_out) != 0) {
         snprintf(
             difference, TRAINER_DATA_DIFFERENCE,
             "other items of the data are held out, by data.val_count, data.val_fraction, data.folds or data.patch");
+    }
 }
 
 void trainer_data_summarise(const trainer_data_identity *data, cod_json *json)

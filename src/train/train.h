@@ -5,6 +5,7 @@
 #ifndef COD_TRAIN_TRAIN_H
 #define COD_TRAIN_TRAIN_H
 
+#include "data/identity.h"
 #include "train/metrics.h"
 #include "train/strategy.h"
 
@@ -57,6 +58,16 @@ COD_MUST_CHECK cod_status cod_train_run(const cod_train_request *request, cod_tr
 
 /** Step of the newest sound checkpoint of a group before step `before`; -1 = none. */
 int64_t cod_train_last_checkpoint(const cod_run_config *config, int group, int64_t before);
+
+/**
+ * Says what changed in a group's data since they were listed in its run's folder.
+ *
+ * @param path         data.G.tsv, the list
+ * @param then         key that the list must have (cod_data_list_key()): otherwise it is of other data
+ * @param now          cod_data_list_files() of today's data
+ * @param[out] change  cod_data_list_compare(); "" where there is no list with this key
+ */
+void cod_train_data_change(const char *path, const char *then, const char *now, char change[COD_DATA_CHANGE_BYTES]);
 
 /** For messages: "the last good checkpoint is of step 40", for a group (-1 = unknown) and steps before `before`. */
 void cod_train_describe_checkpoint(const cod_run_config *config, int group, int64_t before, char out[80]);

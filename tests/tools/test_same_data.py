@@ -96,6 +96,8 @@ def tables(bench):
     bench.write("table.csv", table(60, 5.1))
     result = bench.refused("'runs/c-single-seed1' was trained on other data than there are now: 1 changed (table.csv)", "compare", "c.yaml", "compare.seeds=[1, 2]")
     check(not os.path.exists(bench.path("runs/c-single-seed2")), "a run was started", result)
+    bench.write("runs/c-single-seed1/data.0.tsv", "path 0\tother.csv\t9\t0000000000000000\n")  # of other data than the run's
+    bench.refused("was trained on other data than there are now, so it cannot be compared", "compare", "c.yaml", "compare.seeds=[1, 2]")
     bench.write("table.csv", table(60))
     bench.done("compare", "c.yaml", "compare.seeds=[1, 2]")
 
