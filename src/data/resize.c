@@ -98,6 +98,12 @@ static void add_row(sample_type type, const void *in, int64_t y, size_t count, d
     }
 }
 
+/** The largest integer of a type. */
+static double top_of(sample_type type)
+{
+    return type == SAMPLE_U8 ? UINT8_MAX : UINT16_MAX;
+}
+
 /** MATLAB's conversion to an unsigned integer class: nearest, halves up, saturated. */
 static double saturate(double value, double top)
 {
@@ -161,7 +167,6 @@ static double sample_of(sample_type type, const void *in, size_t at)
 /** A row between the rows of a picture with alpha. @param[out] tall  [width, 4] */
 static void mix_rows(sample_type type, const void *in, int64_t width, const filter *down, int64_t y, double *tall)
 {
-    const double top = type == SAMPLE_U8 ? 255 : 65535;
     for (int64_t x = 0; x < width; x++) {
         mixed_pixel sum = {0};
         for (int64_t t = 0; t < down->taps; t++) {
@@ -171,76 +176,75 @@ static void mix_rows(sample_type type, const void *in, int64_t width, const filt
                 pixel[c] = sample_of(type, in, at + c);
             mix(&sum, pixel, down->weight[y * down->taps + t]);
         }
-        store_mixed(&sum, top, tall + x * 4);
+        store_mixed(&sum, top_of(type), tall + x * 4);
     }
 }
 
-/** The pixels between those of a row. @param[out] done  [across->size, 4] */
-static void mix_columns(const double *tall, const filter *across, double top, double *done)
+/** The pixels between those of such a row. @param[out] done  [across->size, 4] */
+static void mix_columns(sample_type type, const double *tall, const filter *across, double *done)
 {
     for (int64_t x = 0; x < across->size; x++) {
         mixed_pixel sum = {0};
         for (int64_t t = 0; t < across->taps; t++)
             mix(&sum, tall + (size_t)across->index[x * across->taps + t] * 4, across->weight[x * across->taps + t]);
-        store_mixed(&sum, top, done + x * 4);
+        store_mixed(&sum, top_of(type), done + x * 4);
     }
 }
 
-/** resample() of integers with alpha. */
-static cod_status resample_transparent(sample_type type, const void *in, side height, side width, void *out)
+/** A row between the rows of a picture. @param[out] tall  [count] */
+static void add_rows(sample_type type, const void *in, size_t count, const filter *down, int64_t y, double *tall)
 {
-    filter down = {0}, across = {0};
-    const size_t in_count = (size_t)width.in * 4, out_count = (size_t)width.out * 4;
-    double *rows = malloc((in_count + out_count) * sizeof *rows);
-    cod_status status = rows ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
-    COD_THEN(status, filter_init(&down, height.in, height.out, height.scale));
-    COD_THEN(status, filter_init(&across, width.in, width.out, width.scale));
-    for (int64_t y = 0; status == COD_OK && y < down.size; y++) {
-        mix_rows(type, in, width.in, &down, y, rows);
-        mix_columns(rows, &across, type == SAMPLE_U8 ? 255 : 65535, rows + in_count);
-        store_row(type, rows + in_count, out_count, out, y);
-    }
-    filter_clear(&down);
-    filter_clear(&across);
-    free(rows);
-    return status;
+    memset(tall, 0, count * sizeof *tall);
+    for (int64_t t = 0; t < down->taps; t++)
+        if (down->weight[y * down->taps + t] != 0)
+            add_row(type, in, down->index[y * down->taps + t], count, down->weight[y * down->taps + t], tall);
+    for (size_t i = 0; type != SAMPLE_F64 && i < count; i++)
+        tall[i] = saturate(tall[i], top_of(type));
 }
 
-/** Row by row, so that nothing of the picture's size is held between the passes. */
-static cod_status resample(sample_type type, const void *in, side height, side width, int channels, void *out)
+/** The pixels between those of a row. @param[out] done  [across->size, depth] */
+static void add_columns(sample_type type, const double *tall, size_t depth, const filter *across, double *done)
 {
-    const double top = type == SAMPLE_U8 ? 255 : 65535;
-    const bool integers = type != SAMPLE_F64;
+    for (int64_t x = 0; x < across->size; x++) {
+        const int32_t *index = across->index + x * across->taps;
+        const double *weight = across->weight + x * across->taps;
+        for (size_t c = 0; c < depth; c++) {
+            double sum = 0;
+            for (int64_t t = 0; t < across->taps; t++)
+                sum += weight[t] * tall[(size_t)index[t] * depth + c];
+            done[(size_t)x * depth + c] = type != SAMPLE_F64 ? saturate(sum, top_of(type)) : sum;
+        }
+    }
+}
+
+/**
+ * Row by row, so that nothing of the picture's size is held between the passes.
+ *
+ * @param transparent  the last of four channels of integers is alpha
+ */
+static cod_status resample(sample_type type, const void *in, side height, side width, int channels, bool transparent,
+                           void *out)
+{
     filter down = {0}, across = {0};
-    const size_t in_count = (size_t)(width.in * channels), depth = (size_t)channels;
-    const size_t out_count = (size_t)(width.out * channels);
-    double *rows = malloc((in_count + out_count) * sizeof *rows);
-    cod_status status = rows ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
+    const size_t depth = (size_t)channels, in_count = (size_t)width.in * depth, out_count = (size_t)width.out * depth;
+    double *tall = malloc((in_count + out_count) * sizeof *tall);
+    cod_status status = tall ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a row of %zu samples", in_count);
     COD_THEN(status, filter_init(&down, height.in, height.out, height.scale));
     COD_THEN(status, filter_init(&across, width.in, width.out, width.scale));
     for (int64_t y = 0; status == COD_OK && y < down.size; y++) {
-        double *tall = rows, *done = rows + in_count;
-        memset(tall, 0, in_count * sizeof *tall);
-        for (int64_t t = 0; t < down.taps; t++)
-            if (down.weight[y * down.taps + t] != 0)
-                add_row(type, in, down.index[y * down.taps + t], in_count, down.weight[y * down.taps + t], tall);
-        for (size_t i = 0; integers && i < in_count; i++)
-            tall[i] = saturate(tall[i], top);
-        for (int64_t x = 0; x < across.size; x++) {
-            const int32_t *index = across.index + x * across.taps;
-            const double *weight = across.weight + x * across.taps;
-            for (size_t c = 0; c < depth; c++) {
-                double sum = 0;
-                for (int64_t t = 0; t < across.taps; t++)
-                    sum += weight[t] * tall[(size_t)index[t] * depth + c];
-                done[(size_t)x * depth + c] = integers ? saturate(sum, top) : sum;
-            }
+        double *done = tall + in_count;
+        if (transparent) {
+            mix_rows(type, in, width.in, &down, y, tall);
+            mix_columns(type, tall, &across, done);
+        } else {
+            add_rows(type, in, in_count, &down, y, tall);
+            add_columns(type, tall, depth, &across, done);
         }
         store_row(type, done, out_count, out, y);
     }
     filter_clear(&down);
     filter_clear(&across);
-    free(rows);
+    free(tall);
     return status;
 }
 
@@ -248,7 +252,7 @@ cod_status cod_resize_f64(const double *in, int64_t height, int64_t width, int c
 {
     COD_REQUIRE(height > 0 && width > 0 && channels > 0, "cannot resize an empty picture");
     COD_REQUIRE(isfinite(scale) && scale > 0, "cannot resize by %g", scale);
-    return resample(SAMPLE_F64, in, scaled_side(height, scale), scaled_side(width, scale), channels, out);
+    return resample(SAMPLE_F64, in, scaled_side(height, scale), scaled_side(width, scale), channels, false, out);
 }
 
 cod_status cod_resize_f64_to(const double *in, int64_t height, int64_t width, int channels, int64_t out_height,
@@ -257,7 +261,7 @@ cod_status cod_resize_f64_to(const double *in, int64_t height, int64_t width, in
     COD_REQUIRE(height > 0 && width > 0 && channels > 0, "cannot resize an empty picture");
     COD_REQUIRE(out_height > 0 && out_width > 0, "cannot resize to an empty picture");
     return resample(SAMPLE_F64, in, (side){height, out_height, (double)out_height / (double)height},
-                    (side){width, out_width, (double)out_width / (double)width}, channels, out);
+                    (side){width, out_width, (double)out_width / (double)width}, channels, false, out);
 }
 
 cod_status cod_image_resize(const cod_image *in, double scale, cod_image *out)
@@ -270,9 +274,8 @@ cod_status cod_image_resize(const cod_image *in, double scale, cod_image *out)
                            in->channels, in->bits));
     const sample_type type = in->bits == 8 ? SAMPLE_U8 : SAMPLE_U16;
     const side height = scaled_side(in->height, scale), width = scaled_side(in->width, scale);
-    const cod_status status = cod_image_is_transparent(in)
-                                  ? resample_transparent(type, in->pixels, height, width, resized.pixels)
-                                  : resample(type, in->pixels, height, width, in->channels, resized.pixels);
+    const cod_status status =
+        resample(type, in->pixels, height, width, in->channels, cod_image_is_transparent(in), resized.pixels);
     if (status != COD_OK)
         cod_image_clear(&resized);
     *out = resized;
