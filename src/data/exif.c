@@ -146,6 +146,16 @@ static void put(uint8_t *at, uint32_t value, int bytes, bool little)
         at[little ? i : bytes - 1 - i] = (uint8_t)(value >> (8 * i));
 }
 
+void cod_exif_drop_thumbnail(uint8_t *bytes, size_t count)
+{
+    tiff t;
+    if (!tiff_open(bytes, count, &t))
+        return;
+    const size_t directory = first_directory(&t), next = directory + 2 + entries(&t, directory) * ENTRY;
+    if (next <= count && count - next >= 4)
+        put(bytes + next, 0, 4, t.little);
+}
+
 /** Writes an entry's only value, in its own type. */
 static void put_value(const tiff *t, uint8_t *bytes, size_t entry, uint32_t value)
 {

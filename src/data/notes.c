@@ -42,6 +42,7 @@ cod_status cod_image_keep_exif(cod_image *image, const uint8_t *tiff, size_t byt
     if (bytes < 8 || (memcmp(tiff, "II*\0", 4) != 0 && memcmp(tiff, "MM\0*", 4) != 0))
         return COD_OK;
     COD_TRY(keep(&notes->exif, &notes->exif_bytes, tiff, bytes));
+    cod_exif_drop_thumbnail(notes->exif, notes->exif_bytes);
     if (notes->dpi_x == 0) {
         double dpi_x, dpi_y;
         cod_exif_dpi(tiff, bytes, &dpi_x, &dpi_y);

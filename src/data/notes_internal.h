@@ -59,6 +59,8 @@ int cod_exif_orientation(const uint8_t *bytes, size_t count);
 int cod_exif_tiff_orientation(const uint8_t *tiff, size_t count);
 /** Pixels an inch, 0 = it does not say. */
 void cod_exif_dpi(const uint8_t *tiff, size_t bytes, double *dpi_x, double *dpi_y);
+/** Ends the list of directories behind the first: the second is of a thumbnail, which shows the picture as it was. */
+void cod_exif_drop_thumbnail(uint8_t *tiff, size_t bytes);
 /** Makes it fit a picture that stands upright: orientation 1, its resolution and its size, where EXIF says them. */
 void cod_exif_adapt(uint8_t *tiff, size_t bytes, const cod_image *image);
 /** EXIF of a resolution alone. @param[out] tiff  new; free(); NULL = memory is short */

@@ -48,7 +48,7 @@ def cmyk_profile():
 
 
 def exif(orientation, order="<"):
-    """Maker, orientation, 300 pixels an inch; below it an exposure of 1/60 s and the width."""
+    """Maker, orientation, 300 pixels an inch; below it an exposure of 1/60 s and the width; behind it a thumbnail."""
     def entry(tag, kind, count, value):
         return struct.pack(order + "HHI", tag, kind, count) + (value if isinstance(value, bytes) else struct.pack(order + "I", value)).ljust(4, b"\0")
 
@@ -57,13 +57,15 @@ def exif(orientation, order="<"):
     values = below + 2 + 2 * 12 + 4
     main = [entry(0x10F, 2, 8, values), entry(0x112, 3, 1, short), entry(0x11A, 5, 1, values + 8), entry(0x11B, 5, 1, values + 8),
             entry(0x128, 3, 1, struct.pack(order + "H", 2)), entry(0x8769, 4, 1, below)]
+    behind = values + 24
+    thumbnail = struct.pack(order + "H", 2) + entry(0x201, 4, 1, behind + 30) + entry(0x202, 4, 1, 4) + bytes(4) + b"\xff\xd8\xff\xd9"
     photo = [entry(0x829A, 5, 1, values + 16), entry(0xA002, 4, 1, W)]
-    return ((b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8) + struct.pack(order + "H", 6) + b"".join(main) + bytes(4) +
-            struct.pack(order + "H", 2) + b"".join(photo) + bytes(4) + b"Camera1\0" + struct.pack(order + "IIII", 300, 1, 1, 60))
+    return ((b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8) + struct.pack(order + "H", 6) + b"".join(main) +
+            struct.pack(order + "I", behind) + struct.pack(order + "H", 2) + b"".join(photo) + bytes(4) + b"Camera1\0" + struct.pack(order + "IIII", 300, 1, 1, 60) + thumbnail)
 
 
 def tags(tiff):
-    """Tag -> value of all directories of EXIF."""
+    """Tag -> value of all directories of EXIF. Nothing but them: no thumbnail."""
     order, found = "<" if tiff[:2] == b"II" else ">", {}
 
     def walk(at):
@@ -80,7 +82,10 @@ def tags(tiff):
             else:
                 (found[tag],) = struct.unpack_from(order + ("H" if kind == 3 else "I"), tiff, at + 10 + 12 * i)
 
-    walk(struct.unpack_from(order + "I", tiff, 4)[0])
+    (first,) = struct.unpack_from(order + "I", tiff, 4)
+    (entries,) = struct.unpack_from(order + "H", tiff, first)
+    check(struct.unpack_from(order + "I", tiff, first + 2 + 12 * entries)[0] == 0, "the thumbnail is of the smaller picture")
+    walk(first)
     return found
 
 
