@@ -89,6 +89,28 @@ static bool is_onnx(const unsigned char *bytes, size_t count)
            strchr("\x12\x1a\x22\x32\x3a\x42", bytes[2]) != NULL;
 }
 
+static bool is_bmp(const unsigned char *bytes, size_t count)
+{
+    return count >= 10 && memcmp(bytes, "BM", 2) == 0 && memcmp(bytes + 6, "\0\0\0\0", 4) == 0;
+}
+
+/** Of protocol 2 to 5, without the mark of torch.save(). */
+static bool is_pickle(const unsigned char *bytes, size_t count)
+{
+    return count >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5;
+}
+
+/** What has no signature at a fixed place; the first that fits counts. */
+static const struct {
+    bool (*fits)(const unsigned char *bytes, size_t count);
+    cod_file_kind kind;
+    const char *name;
+} forms[] = {{is_html, COD_FILE_HTML, "an HTML page"},
+             {is_safetensors, COD_FILE_SAFETENSORS, "a safetensors file"},
+             {is_onnx, COD_FILE_ONNX, "an ONNX model"},
+             {is_bmp, COD_FILE_PICTURE, "a BMP picture"},
+             {is_pickle, COD_FILE_OTHER, "a pickle of Python"}};
+
 /** Says by the first entry's name whose archive it is. */
 static cod_file_kind zip_kind(const unsigned char *bytes, size_t count, const char **name)
 {
@@ -129,21 +151,11 @@ cod_file_kind cod_file_kind_of(const void *data, size_t count, const char **name
             return s->kind;
         }
     }
-    *name = "an HTML page";
-    if (is_html(bytes, count))
-        return COD_FILE_HTML;
-    *name = "a safetensors file";
-    if (is_safetensors(bytes, count))
-        return COD_FILE_SAFETENSORS;
-    *name = "an ONNX model";
-    if (is_onnx(bytes, count))
-        return COD_FILE_ONNX;
-    *name = "a BMP picture";
-    if (count >= 10 && memcmp(bytes, "BM", 2) == 0 && memcmp(bytes + 6, "\0\0\0\0", 4) == 0)
-        return COD_FILE_PICTURE;
-    *name = "a pickle of Python";
-    if (count >= 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5)
-        return COD_FILE_OTHER;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        if (forms[i].fits(bytes, count)) {
+            *name = forms[i].name;
+            return forms[i].kind;
+        }
     *name = "a file of an unknown kind";
     return COD_FILE_UNKNOWN;
 }

@@ -41,11 +41,23 @@ static bool ends_with(const char *text, const char *end)
     return length >= suffix && strcmp(text + length - suffix, end) == 0;
 }
 
+/** Whether one of a name's parts, which have dots between them, begins so. */
+static bool has_part(const char *name, const char *beginning)
+{
+    while (strncmp(name, beginning, strlen(beginning)) != 0) {
+        name = strchr(name, '.');
+        if (name == NULL)
+            return false;
+        name++;
+    }
+    return true;
+}
+
 /** Whether it is one integer, such as AveragedModel's n_averaged and mmagic's step_counter. */
 static bool is_counter(const cod_st_tensor *tensor)
 {
-    const bool real = tensor->dtype == COD_ST_F64 || tensor->dtype == COD_ST_F32 || tensor->dtype == COD_ST_F16 ||
-                      tensor->dtype == COD_ST_BF16;
+    const cod_st_dtype dtype = tensor->dtype;
+    const bool real = dtype == COD_ST_F64 || dtype == COD_ST_F32 || dtype == COD_ST_F16 || dtype == COD_ST_BF16;
     return !real && cod_st_count(tensor) == 1 && !ends_with(tensor->name, "num_batches_tracked");
 }
 
@@ -54,16 +66,13 @@ bool cod_foreign_is_bookkeeping(const cod_st_tensor *tensor)
     static const char *const kept[] = {"callbacks", "loops", "lr_schedulers", "schedulers", "scheduler", "grad_scaler",
                                        "scaler",    "amp",   "message_hub",   "meta",       "rng",       NULL};
     const char *name = tensor->name;
-    for (const char *part = name; part != NULL; part = strchr(part, '.') != NULL ? strchr(part, '.') + 1 : NULL)
-        if (strncmp(part, "optim", strlen("optim")) == 0)
-            return true;
-    return is_one_of(name, first_part(name), kept) || is_counter(tensor);
+    return has_part(name, "optim") || is_one_of(name, first_part(name), kept) || is_counter(tensor);
 }
 
 /** Parts that wrappers put anywhere into a name, and which mean nothing. */
 static const char *const inserted[] = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", NULL};
 
-/** The name without such parts; the name itself where it has none. NULL = memory is short. */
+/** The name without such parts: the name itself where it has none, otherwise a copy. NULL = memory is short. */
 static const char *without_inserted(const char *name, cod_arena *arena)
 {
     if (strstr(name, "_orig_mod.") == NULL && strstr(name, "wrapped_module.") == NULL)
@@ -242,9 +251,12 @@ cod_status cod_foreign_choose(const cod_foreign_network *networks, size_t found,
     *chosen = NULL;
     for (size_t i = 0; i < found; i++) {
         const size_t rank = rank_of(networks[i].prefix);
-        equal = rank < best ? 1 : equal + (rank == best);
-        *chosen = rank < best ? &networks[i] : *chosen;
-        best = rank < best ? rank : best;
+        if (rank < best) {
+            best = rank;
+            equal = 0;
+            *chosen = &networks[i];
+        }
+        equal += rank == best;
     }
     if (equal <= 1)
         return COD_OK;
