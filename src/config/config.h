@@ -17,6 +17,10 @@
  * except for a text. An override's value that starts with [ { " or ' is read as YAML; any other value is the text
  * itself. An override replaces the value at its path in the file and creates sections as needed. A number in the path
  * is an index into a list. If two overrides have the same key, the last one counts.
+ *
+ * `base: other.yaml` at the root takes another file's values, as far as this one does not set them: sections are
+ * joined, lists and other values replaced. Its path is relative to the folder of the file that names it, and that file
+ * may have a base of its own.
  */
 #ifndef COD_CONFIG_CONFIG_H
 #define COD_CONFIG_CONFIG_H
@@ -81,6 +85,7 @@ typedef struct cod_config_node {
     struct cod_config_node *last;  /**< LIST, MAPPING: last child */
     struct cod_config_node *next;  /**< next child of the same parent */
     size_t line, column;           /**< of the key in a mapping, else of the value; from 1 */
+    const char *file;              /**< that the value came from */
     const char *override;          /**< the argument that the value came from; NULL = the file */
 } cod_config_node;
 
@@ -89,6 +94,7 @@ typedef struct cod_config cod_config;
 enum {
     COD_CONFIG_BYTES_MAX = 1 << 20, /**< of a file */
     COD_CONFIG_DEPTH_MAX = 32,      /**< of nesting */
+    COD_CONFIG_FILES_MAX = 8,       /**< a file, its base, that one's base and so on */
     COD_CONFIG_NODES_MAX = 1 << 16, /**< of a configuration, aliases expanded */
     COD_CONFIG_PROBLEMS_SHOWN = 20, /**< in one message; further ones are counted */
 };
@@ -104,7 +110,7 @@ enum {
 COD_MUST_CHECK cod_status cod_config_open(const char *path, const char *const *overrides, size_t count,
                                           cod_config **config);
 
-/** The same from `bytes` of text; `name` stands for the path in messages. */
+/** The same from `bytes` of text, which has no base; `name` stands for the path in messages. */
 COD_MUST_CHECK cod_status cod_config_open_text(const char *name, const char *text, size_t bytes,
                                                const char *const *overrides, size_t count, cod_config **config);
 

@@ -15,7 +15,8 @@ typedef struct cod_config_complaint {
 
 struct cod_config {
     cod_arena arena;
-    const char *name; /**< of the file, in messages */
+    const char *name;    /**< of the file, in messages */
+    const char *reading; /**< the file whose values are being read: this one or a base */
     cod_config_node *root;
     size_t nodes;
     cod_config_complaint *complaints;
@@ -29,6 +30,15 @@ cod_config_node *cod_config_node_new(cod_config *config, cod_config_kind kind, c
 
 /** Appends `child` to the children of `parent`. */
 void cod_config_node_append(cod_config_node *parent, cod_config_node *child);
+
+/** Puts `node` in the place of `old` in `parent`, or after its children if `old` is NULL. */
+void cod_config_node_replace(cod_config_node *parent, const cod_config_node *old, cod_config_node *node);
+
+/** Takes a child out of a mapping. */
+void cod_config_node_remove(cod_config_node *parent, const cod_config_node *child);
+
+/** Moves the children of `over` into `base`: sections are joined, other values replaced. Both are mappings. */
+void cod_config_node_merge(cod_config_node *base, cod_config_node *over);
 
 /**
  * Parses `bytes` of YAML into *root, which is NULL for an empty document; `override` is the argument that the text is

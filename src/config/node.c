@@ -15,7 +15,8 @@ cod_config_node *cod_config_node_new(cod_config *config, cod_config_kind kind, c
     if (node == NULL)
         return NULL;
     config->nodes++;
-    *node = (cod_config_node){.kind = kind, .override = override, .line = line, .column = column};
+    *node =
+        (cod_config_node){.kind = kind, .file = config->reading, .override = override, .line = line, .column = column};
     return node;
 }
 
@@ -26,6 +27,53 @@ void cod_config_node_append(cod_config_node *parent, cod_config_node *child)
     child->next = NULL;
     parent->last = child;
     parent->count++;
+}
+
+/** The pointer to a child, in its parent or in the child before it. */
+static cod_config_node **link_to(cod_config_node *parent, const cod_config_node *child)
+{
+    cod_config_node **link = &parent->first;
+    while (*link != child)
+        link = &(*link)->next;
+    return link;
+}
+
+void cod_config_node_replace(cod_config_node *parent, const cod_config_node *old, cod_config_node *node)
+{
+    if (old == NULL) {
+        cod_config_node_append(parent, node);
+        return;
+    }
+    node->next = old->next;
+    *link_to(parent, old) = node;
+    if (parent->last == old)
+        parent->last = node;
+}
+
+void cod_config_node_remove(cod_config_node *parent, const cod_config_node *child)
+{
+    cod_config_node *before = NULL;
+    for (cod_config_node *one = parent->first; one != child; one = one->next)
+        before = one;
+    *link_to(parent, child) = child->next;
+    if (parent->last == child)
+        parent->last = before;
+    parent->count--;
+}
+
+void cod_config_node_merge(cod_config_node *base, cod_config_node *over)
+{
+    for (cod_config_node *child = over->first, *next; child != NULL; child = next) {
+        next = child->next;
+        cod_config_node *below = base->first;
+        while (below != NULL && strcmp(below->key, child->key) != 0)
+            below = below->next;
+        const bool section = below != NULL && below->kind == COD_CONFIG_MAPPING;
+        if (section && child->kind == COD_CONFIG_MAPPING)
+            cod_config_node_merge(below, child);
+        else if (!section || !child->null) /* `section:` with nothing below is an empty one */
+            cod_config_node_replace(base, below, child);
+    }
 }
 
 const cod_config_node *cod_config_child(const cod_config_node *mapping, const char *key)

@@ -3,22 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Puts `node` in the place of `old` in `parent`, or after its children if `old` is NULL. */
-static void replace(cod_config_node *parent, const cod_config_node *old, cod_config_node *node)
-{
-    if (old == NULL) {
-        cod_config_node_append(parent, node);
-        return;
-    }
-    cod_config_node **link = &parent->first;
-    while (*link != old)
-        link = &(*link)->next;
-    node->next = old->next;
-    *link = node;
-    if (parent->last == old)
-        parent->last = node;
-}
-
 static bool is_index(const char *part, size_t count, size_t *index)
 {
     char *end = NULL;
@@ -95,7 +79,7 @@ static cod_status place_value(cod_config *config, const char *argument, char *pa
         }
         if (dot == NULL) {
             value->key = parent->kind == COD_CONFIG_MAPPING ? part : NULL;
-            replace(parent, child, value);
+            cod_config_node_replace(parent, child, value);
             return COD_OK;
         }
         if (child == NULL || (child->kind == COD_CONFIG_SCALAR && child->null)) {
@@ -103,7 +87,7 @@ static cod_status place_value(cod_config *config, const char *argument, char *pa
             if (section == NULL)
                 return COD_ERR_MEMORY;
             section->key = part;
-            replace(parent, child, section);
+            cod_config_node_replace(parent, child, section);
             child = section;
         }
         parent = child;

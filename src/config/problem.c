@@ -13,7 +13,7 @@ void cod_config_place(const cod_config *config, const cod_config_node *node, cha
     else if (node->override != NULL)
         snprintf(out, bytes, "command line: %s", node->override);
     else
-        snprintf(out, bytes, "%s:%zu:%zu", config->name, node->line, node->column);
+        snprintf(out, bytes, "%s:%zu:%zu", node->file != NULL ? node->file : config->name, node->line, node->column);
 }
 
 static void complain(cod_config *config, const cod_config_node *node, const char *fmt, va_list args)
@@ -65,8 +65,9 @@ bool cod_config_has_problem(const cod_config *config, const char *key)
     bool found = false;
     for (size_t i = 0; i < config->complaint_count && node != NULL; i++) {
         const cod_config_node *other = config->complaints[i].node;
-        found = found || (other != NULL && other->key == node->key && other->line == node->line &&
-                          other->column == node->column && other->override == node->override);
+        found =
+            found || (other != NULL && other->key == node->key && other->line == node->line &&
+                      other->column == node->column && other->file == node->file && other->override == node->override);
     }
     return found;
 }
@@ -76,7 +77,7 @@ size_t cod_config_problem_count(const cod_config *config)
     return config->complaint_count;
 }
 
-/** The file's own order, then the command line's. */
+/** File by file in their own order, then the command line's. */
 static bool before(const cod_config_node *a, const cod_config_node *b)
 {
     static const cod_config_node whole;
@@ -84,6 +85,9 @@ static bool before(const cod_config_node *a, const cod_config_node *b)
     b = b != NULL ? b : &whole;
     if ((a->override != NULL) != (b->override != NULL))
         return a->override == NULL;
+    const int files = strcmp(a->file != NULL ? a->file : "", b->file != NULL ? b->file : "");
+    if (files != 0)
+        return files < 0;
     return a->override == NULL && (a->line != b->line ? a->line < b->line : a->column < b->column);
 }
 

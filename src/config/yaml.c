@@ -26,7 +26,10 @@ static cod_status fail_at(const yaml_reader *reader, yaml_mark_t mark, const cha
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    const cod_config_node node = {.line = mark.line + 1, .column = mark.column + 1, .override = reader->override};
+    const cod_config_node node = {.file = reader->config->reading,
+                                  .line = mark.line + 1,
+                                  .column = mark.column + 1,
+                                  .override = reader->override};
     cod_config_place(reader->config, &node, place, sizeof place);
     return cod_fail(COD_ERR_ARGUMENT, "%s: %s", place, text);
 }
@@ -37,7 +40,7 @@ static cod_status next_event(yaml_reader *reader, yaml_event_t *event)
     if (yaml_parser_parse(parser, event))
         return COD_OK;
     if (parser->error == YAML_MEMORY_ERROR)
-        return cod_fail(COD_ERR_MEMORY, "out of memory while reading '%s'", reader->config->name);
+        return cod_fail(COD_ERR_MEMORY, "out of memory while reading '%s'", reader->config->reading);
     const char *problem = parser->problem != NULL ? parser->problem : "no valid YAML";
     if (parser->error == YAML_READER_ERROR)
         return fail_at(reader, parser->mark, "%s (byte %zu): the file is no UTF-8 text", problem,

@@ -23,8 +23,11 @@ static const cod_option root_options[] = {
      "drawn when the run's folder is made, and kept in its config.yaml. Set it only for groups that have separate "
      "folders: give all of them the same word."},
 };
-const cod_option_table cod_root_option_table = {"", "The run as a whole.", root_options, COUNT(root_options),
-                                                sizeof(cod_root_options)};
+const cod_option_table cod_root_option_table = {"",
+                                                "The run as a whole. `base: other.yaml` takes another configuration's "
+                                                "values, as far as this one does not set them; its path is relative to "
+                                                "the folder of the file that names it.",
+                                                root_options, COUNT(root_options), sizeof(cod_root_options)};
 
 static const char *const init_modes[] = {"strict", "partial", NULL};
 static const cod_option model_options[] = {
@@ -189,7 +192,7 @@ const cod_option_table cod_checkpoint_option_table = {"checkpoint", "Saving and 
 
 static const cod_option log_options[] = {
     {"every", COD_OPTION_INT, offsetof(cod_log_options, every), "50", 1, 1e9, NULL,
-     "Steps between two lines of metrics."},
+     "Steps between two lines of metrics. Each evaluation has a line of its own step, too."},
     {"samples", COD_OPTION_INT, offsetof(cod_log_options, samples), "2", 0, 100, NULL,
      "Validation pictures that each evaluation writes to samples/: low resolution, bicubic, model and truth side by "
      "side. 0 = none."},

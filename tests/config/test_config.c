@@ -1,11 +1,14 @@
 #include "support/test.h"
 
+#include "support/folder.h"
+
 #include "config/config.h"
 #include "core/rng.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct run_options {
@@ -439,6 +442,64 @@ TEST(files_are_read_and_missing_ones_named)
     assert_fails(COD_ERR_ARGUMENT, "more than 1048576 bytes", cod_config_open("/dev/zero", NULL, 0, &config));
     assert_ok(cod_config_open(NULL, NULL, 0, &config));
     cod_config_destroy(config);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *file = fopen(cod_test_at(name), "w");
+    assert_true(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+/** Sections are joined, other values replaced; a base has a base of its own, relative to its own folder. */
+TEST_IN_FOLDER(a_base_gives_what_a_file_does_not_set)
+{
+    sample s;
+    cod_config *config = NULL;
+    const char *overrides[] = {"train.steps=9"};
+    assert_int_equal(mkdir(cod_test_at("more"), 0755), 0);
+    write_file("own.yaml", "base: more/middle.yaml\nseed: 3\ntrain: {sizes: [4], rate: 0.5}\ndistill:\n");
+    write_file("more/middle.yaml", "train: {sizes: [1, 2], steps: 5}\nbase: ../first.yaml\nmodel: {name: mlp}\n");
+    write_file("first.yaml",
+               "seed: 1\nname: first\ntrain: {resume: yes}\ndistill: {burn_in: 7}\nmodel: {hidden: 16}\n");
+    sample_init(&s);
+    assert_ok(cod_config_open(cod_test_at("own.yaml"), overrides, 1, &config));
+    assert_ok(cod_config_apply(config, &s.schema));
+    assert_ok(cod_config_check(config));
+    assert_true(s.run.seed == 3 && strcmp(s.run.name, "first") == 0);
+    assert_true(s.train.sizes.count == 1 && s.train.sizes.items[0] == 4);
+    assert_true(s.train.rate == 0.5 && s.train.steps == 9 && s.train.resume);
+    assert_true(s.distill.burn_in == 7 && s.mlp.hidden == 16);
+    cod_config_destroy(config);
+}
+
+/** Problems say in which of the files they are; what is no base is refused where it is named. */
+TEST_IN_FOLDER(problems_of_a_base_are_told_by_its_name)
+{
+    static const struct {
+        const char *base, *own, *message;
+    } cases[] = {
+        {"seed: 1", "base: gone.yaml", "own.yaml:1:1: base: cannot open '"},
+        {"seed: 1", "base: own.yaml", "own.yaml:1:1: a chain of more than 8 files; is one of them its own base?"},
+        {"seed: 1", "base: [base.yaml]", "own.yaml:1:1: base must be the path of one configuration"},
+        {"seed: 1", "base:", "own.yaml:1:1: base must be the path of one configuration"},
+        {"- 1", "base: base.yaml", "base.yaml:1:1: a configuration consists of lines"},
+        {"seed: {", "base: base.yaml", "base.yaml:2:1: "},
+        {"\ntrain: {steps: x}", "base: base.yaml", "base.yaml:2:9: train.steps"},
+        {"train: {base: 1}", "base: base.yaml", "base.yaml:1:9: unknown key 'base' in 'train'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sample s;
+        cod_config *config = NULL;
+        sample_init(&s);
+        write_file("base.yaml", cases[i].base);
+        write_file("own.yaml", cases[i].own);
+        cod_status status = cod_config_open(cod_test_at("own.yaml"), NULL, 0, &config);
+        COD_THEN(status, cod_config_apply(config, &s.schema));
+        COD_THEN(status, cod_config_check(config));
+        assert_true(status != COD_OK);
+        cod_test_assert_contains(cod_error_message(), cases[i].message);
+        cod_config_destroy(config);
+    }
 }
 
 /** Whatever the bytes, loading ends, with values or a message; the sanitizers watch. */
