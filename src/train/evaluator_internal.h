@@ -12,7 +12,7 @@ typedef struct trainer_evaluator {
     const char *folder, *checkpoints; /**< of the run */
     cod_model model;                  /**< only the recipe's model; made when it is first evaluated */
     cod_weights weights;              /**< its weights or their moving average, for evaluating and saving */
-    cod_task_quality best, last;      /**< last: since the last line of metrics, otherwise unknown */
+    cod_task_quality best, last;      /**< last: of the step that is recorded next; unknown if it was not evaluated */
 } trainer_evaluator;
 
 void trainer_evaluator_clear(trainer_evaluator *evaluator);

@@ -30,7 +30,7 @@ typedef struct cod_metrics_line {
     double between_bytes,
         inside_bytes; /**< bytes received by the group so far, from other groups and inside the group */
     const cod_train_task_kind *task;
-    cod_task_quality quality;       /**< on validation items; unknown unless they were evaluated since the last line */
+    cod_task_quality quality;       /**< on validation items; unknown unless they were evaluated at this step */
     const cod_metrics_number *more; /**< [more_count] further figures of the recipe, with their names; borrowed */
     size_t more_count;
     cod_strategy_stats strategy;

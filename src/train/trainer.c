@@ -94,9 +94,9 @@ static cod_status after_step(trainer *t)
     const cod_train_context *context = &t->context;
     const bool last = context->step == context->steps;
     const bool evaluates = is_due(context->step, t->config->eval.every) && !last;
-    const bool logs = is_due(context->step, t->config->log.every) && !last;
+    const bool logs = evaluates || (is_due(context->step, t->config->log.every) && !last);
     const bool saves = is_due(context->step, t->config->checkpoint.every) || last;
-    if (evaluates || logs || saves)
+    if (logs || saves)
         look_at_guards(t);
     if (last && cod_group_count(t->group) == 1) /* else once the others have what they need of this group */
         COD_TRY(refuse_spoilt(t));

@@ -53,7 +53,7 @@ def tree(folder):
     """What is where; nothing private is installed, and nothing is linked into the build folder."""
     prefix = installed(folder)
     for path in ("bin/codistill", "include/codistill/train/train.h", "include/codistill/infer/upscaler.h", "share/codistill/models/README.md",
-                 "share/bash-completion/completions/codistill", "share/man/man5/codistill.5"):
+                 "share/bash-completion/completions/codistill", "share/man/man5/codistill.5", "share/doc/codistill/docs/troubleshooting.md"):
         assert (prefix / path).is_file(), f"there is no {path}"
     names = [path.name for path in (prefix / "include").rglob("*.h")]
     assert len(names) > 100 and not [name for name in names if name.endswith("_internal.h")], names
@@ -114,7 +114,7 @@ def pkg_config(folder):
     prefix = installed(folder)
     examples = folder / "examples"
     shutil.copytree(prefix / "share/doc/codistill/examples", examples)
-    run("make", "-j2", cwd=examples, PKG_CONFIG_PATH=str(next(prefix.rglob("codistill.pc")).parent))
+    run("make", "-j2", f"PKG_CONFIG_PATH={next(prefix.rglob('codistill.pc')).parent}", cwd=examples)
     uses(folder, examples, "bicubic")
 
 

@@ -164,4 +164,29 @@ TEST_IN_FOLDER(without_held_out_examples_the_first_group_is_taken)
     cod_json_free(summary);
 }
 
+/** Also where no line of metrics is due at the step of an evaluation; lines between evaluations have no quality. */
+TEST_IN_FOLDER(evaluations_are_recorded_at_their_own_steps)
+{
+    static const struct {
+        int64_t step;
+        bool evaluated;
+    } expected[] = {{3, true}, {4, false}, {6, true}, {8, false}, {9, true}, {10, true}};
+    const train_job job = {.ranks = 1,
+                           .settings = {"train.strategy=single", "train.steps=10", "log.every=4", "eval.every=3"}};
+    void *text = NULL;
+    size_t bytes, i = 0;
+    job_run_ok(&job);
+    assert_ok(cod_file_read(cod_test_at("run/metrics.0.jsonl"), 1 << 20, &text, &bytes));
+    for (char *rest = NULL, *one = strtok_r(text, "\n", &rest); one != NULL; one = strtok_r(NULL, "\n", &rest), i++) {
+        cod_json_value *line = NULL;
+        assert_ok(cod_json_parse(one, strlen(one), &line));
+        assert_true(i < sizeof expected / sizeof expected[0]);
+        assert_int_equal((int64_t)number(line, "step"), expected[i].step);
+        assert_int_equal(isfinite(number(line, "accuracy")), expected[i].evaluated);
+        cod_json_free(line);
+    }
+    assert_int_equal(i, sizeof expected / sizeof expected[0]);
+    free(text);
+}
+
 TEST_GROUP(job_set_up, NULL)
