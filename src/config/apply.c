@@ -138,6 +138,15 @@ static bool report_unselected(application *apply, const char *path, const cod_co
     return false;
 }
 
+/** NULL = no other program's word for an option. */
+static const cod_config_synonym *find_synonym(const cod_config_schema *schema, const char *word)
+{
+    for (size_t i = 0; i < schema->synonym_count; i++)
+        if (strcmp(schema->synonyms[i].word, word) == 0)
+            return &schema->synonyms[i];
+    return NULL;
+}
+
 static cod_status report_unknown(application *apply, const char *path, const cod_config_node *node)
 {
     if (report_unselected(apply, path, node))
@@ -151,10 +160,14 @@ static cod_status report_unknown(application *apply, const char *path, const cod
     const cod_status status = collect_words(apply, path, &words);
     const char *near = status == COD_OK ? cod_suggest(node->key, words.items, words.count) : NULL;
     const char *home = NULL;
+    const cod_config_synonym *called = find_synonym(apply->schema, node->key);
     for (size_t i = 0; i < apply->schema->count && home == NULL; i++)
         if (cod_option_find(apply->schema->tables[i].table, node->key) != NULL)
             home = apply->schema->tables[i].table->section;
-    if (near != NULL) {
+    if (called != NULL) {
+        cod_config_problem(apply->config, node, "unknown %s '%s'%s; here it is called '%s'%s", what, node->key, where,
+                           called->key, called->note != NULL ? called->note : "");
+    } else if (near != NULL) {
         cod_config_problem(apply->config, node, "unknown %s '%s'%s; did you mean '%s'?", what, node->key, where, near);
     } else if (home != NULL) {
         cod_config_problem(apply->config, node, "unknown %s '%s'%s; it belongs %s%s%s", what, node->key, where,

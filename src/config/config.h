@@ -57,6 +57,11 @@ typedef struct cod_config_names {
     const char *const *names; /**< NULL-terminated */
 } cod_config_names;
 
+/** What other programs call an option, its dotted key here, and what the message adds, or NULL. */
+typedef struct cod_config_synonym {
+    const char *word, *key, *note;
+} cod_config_synonym;
+
 typedef struct cod_config_schema {
     const cod_config_table *tables;
     size_t count;
@@ -70,6 +75,8 @@ typedef struct cod_config_schema {
     const char *const *raw;
     const cod_config_names *names;
     size_t name_count;
+    const cod_config_synonym *synonyms; /**< [synonym_count]: named where such a word is an unknown key */
+    size_t synonym_count;
 } cod_config_schema;
 
 typedef enum cod_config_kind { COD_CONFIG_SCALAR, COD_CONFIG_LIST, COD_CONFIG_MAPPING } cod_config_kind;

@@ -12,6 +12,69 @@
 
 enum { MAX_TABLES = 32, MAX_MODELS = 32, MAX_KINDS = 32, MAX_GROUPS = 4096 };
 
+/** Of PyTorch, Lightning, BasicSR, Transformers. */
+static const cod_config_synonym synonyms[] = {
+    {"lr", "train.rate", NULL},
+    {"base_lr", "train.rate", NULL},
+    {"learning_rate", "train.rate", NULL},
+    {"epochs", "train.steps", ", which counts updates"},
+    {"num_epochs", "train.steps", ", which counts updates"},
+    {"max_epochs", "train.steps", ", which counts updates"},
+    {"num_train_epochs", "train.steps", ", which counts updates"},
+    {"total_iter", "train.steps", NULL},
+    {"max_iter", "train.steps", NULL},
+    {"num_iters", "train.steps", NULL},
+    {"iterations", "train.steps", NULL},
+    {"max_steps", "train.steps", NULL},
+    {"total_steps", "train.steps", NULL},
+    {"batch_size", "data.batch", NULL},
+    {"batch_size_per_gpu", "data.batch", NULL},
+    {"per_device_train_batch_size", "data.batch", NULL},
+    {"num_workers", "data.threads", NULL},
+    {"num_worker_per_gpu", "data.threads", NULL},
+    {"dataroot", "data.path", NULL},
+    {"dataroot_gt", "data.path", NULL},
+    {"dataroot_lq", "data.low_path", NULL},
+    {"train_dir", "data.path", NULL},
+    {"val_dir", "data.val_path", NULL},
+    {"use_hflip", "data.augment", NULL},
+    {"use_rot", "data.augment", NULL},
+    {"optimizer", "train.optimiser", NULL},
+    {"lr_scheduler", "train.schedule", NULL},
+    {"lr_scheduler_type", "train.schedule", NULL},
+    {"warmup_iter", "train.warmup", NULL},
+    {"warmup_steps", "train.warmup", NULL},
+    {"eps", "train.epsilon", NULL},
+    {"ema_decay", "train.ema", NULL},
+    {"grad_clip", "train.clip_norm", NULL},
+    {"max_grad_norm", "train.clip_norm", NULL},
+    {"gradient_clip_val", "train.clip_norm", NULL},
+    {"gradient_accumulation_steps", "train.accumulate", NULL},
+    {"accumulate_grad_batches", "train.accumulate", NULL},
+    {"amp", "train.precision", NULL},
+    {"fp16", "train.precision", NULL},
+    {"bf16", "train.precision", NULL},
+    {"gradient_checkpointing", "train.recompute", NULL},
+    {"manual_seed", "seed", NULL},
+    {"random_seed", "seed", NULL},
+    {"val_freq", "eval.every", NULL},
+    {"eval_steps", "eval.every", NULL},
+    {"save_steps", "checkpoint.every", NULL},
+    {"save_checkpoint_freq", "checkpoint.every", NULL},
+    {"save_total_limit", "checkpoint.keep", NULL},
+    {"resume_state", "checkpoint.resume", NULL},
+    {"resume_from_checkpoint", "checkpoint.resume", NULL},
+    {"print_freq", "log.every", NULL},
+    {"logging_steps", "log.every", NULL},
+    {"use_tb_logger", "log.tensorboard", NULL},
+    {"output_dir", "output", NULL},
+    {"pretrain_network_g", "model.init", NULL},
+    {"pretrained", "model.init", NULL},
+    {"checkpoint_path", "model.init", NULL},
+    {"num_gpu", "cluster.ranks_per_group", NULL},
+    {"num_nodes", "cluster.groups", NULL},
+};
+
 /** The schema of a run, with the memory that it points to. */
 typedef struct run_schema {
     cod_config_schema schema;
@@ -109,6 +172,8 @@ static void make_schema(run_schema *schema, cod_run_config *run, model_place *pl
     schema->names[1] = (cod_config_names){"train", "strategy", schema->strategy_names};
     schema->schema.names = schema->names;
     schema->schema.name_count = 2;
+    schema->schema.synonyms = synonyms;
+    schema->schema.synonym_count = sizeof synonyms / sizeof synonyms[0];
 }
 
 static bool parse_count(const cod_config_node *node, int *out)

@@ -167,6 +167,10 @@ TEST(unknown_keys_and_ranges_are_refused)
         const char *text, *words;
     } cases[] = {
         {"train: {stepz: 5}", "run.yaml:1:9: unknown key 'stepz' in 'train'; did you mean 'steps'?"},
+        {"train: {lr: 5}", "run.yaml:1:9: unknown key 'lr' in 'train'; here it is called 'train.rate'"},
+        {"batch_size: 5", "run.yaml:1:1: unknown key 'batch_size'; here it is called 'data.batch'"},
+        {"train: {epochs: 5}",
+         "unknown key 'epochs' in 'train'; here it is called 'train.steps', which counts updates"},
         {"trian: {steps: 5}", "did you mean 'train'?"},
         {"train: {steps: 0}", "'0' is not a whole number"},
         {"train: {steps: 1e13}", "1e13"},
