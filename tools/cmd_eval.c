@@ -4,11 +4,11 @@
 #include "core/processors.h"
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
+#include "infer/named_model.h"
 #include "infer/session.h"
 #include "tools/arguments.h"
 #include "tools/eval_classes.h"
 #include "tools/print.h"
-#include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -19,10 +19,11 @@
 static const char help[] =
     "usage: codistill eval MODEL --data DIR [options]\n\n"
     "Measures a model.\n"
-    "For super-resolution, MODEL is a .safetensors file (also one of a checkpoint), one of the models that come with\n"
-    "the program (sr-x4, sr-x4-perceptual), or `bicubic`. Each picture of DIR is reduced by MATLAB's bicubic and\n"
-    "upscaled by MODEL. The command prints PSNR and SSIM between the result and the original, for each picture and\n"
-    "on average, on the Y channel (not rounded) and on RGB. As many pixels as the scale are left out at each border.\n"
+    "For super-resolution, MODEL is a .safetensors file (also one of a checkpoint), the folder of a training run, one\n"
+    "of the models that come with the program (sr-x4, sr-x4-perceptual), or `bicubic`. Each picture of DIR is reduced\n"
+    "by MATLAB's bicubic and upscaled by MODEL. The command prints PSNR and SSIM between the result and the original,\n"
+    "for each picture and on average, on the Y channel (not rounded) and on RGB. As many pixels as the scale are left\n"
+    "out at each border.\n"
     "If DIR has pairs of files named ...HR... and ...LR..., the HR pictures are used.\n"
     "For a classifier, the command prints accuracy, cross-entropy, calibration error, the accuracy of each class and\n"
     "the confusion matrix. DIR holds data of the kind that the model was trained on; for MNIST, the test files are\n"
@@ -148,7 +149,7 @@ static cod_status evaluate_model(const arguments *args, char **text)
 static int run(arguments *args, cod_arena *arena)
 {
     char *text = NULL;
-    cod_status status = cod_shipped_model_find(arena, args->model, &args->model);
+    cod_status status = cod_named_model_find(arena, args->model, &args->model);
     COD_THEN(status, evaluate_model(args, &text));
     if (status != COD_OK)
         return cod_cmd_failed(status);

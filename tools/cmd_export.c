@@ -3,6 +3,7 @@
 
 #include "infer/calibrate.h"
 #include "infer/fold.h"
+#include "infer/named_model.h"
 #include "infer/onnx.h"
 #include "infer/session.h"
 #include "tools/arguments.h"
@@ -17,7 +18,8 @@
 static const char help[] =
     "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR] [--bf16]\n\n"
     "Writes MODEL with its normalisation folded into the convolutions. MODEL is a .safetensors file, also the\n"
-    "group-G.safetensors of a checkpoint. The output's name chooses the format:\n"
+    "group-G.safetensors of a checkpoint, the folder of a training run, sr-x4 or sr-x4-perceptual. The output's name "
+    "chooses the format:\n"
     "  .onnx         ONNX, opset 17. Input \"input\" and output \"output\" are f32, NCHW, RGB from 0 to 1, with any\n"
     "                batch, height and width\n"
     "  .safetensors  with PyTorch's names and layout; `codistill` reads it, too\n\n"
@@ -99,6 +101,10 @@ int cod_cmd_export(int argc, char **argv)
         return cod_cmd_usage(argv[0], "--calibrate is for .safetensors; ONNX has no place for its ranges");
     if (onnx && bf16)
         return cod_cmd_usage(argv[0], "--bf16 is for .safetensors; ONNX files have f32");
-    const cod_status status = export_model(argv[optind], output, calibration, bf16);
+    cod_arena arena = {0};
+    const char *model = NULL;
+    cod_status status = cod_named_model_find(&arena, argv[optind], &model);
+    COD_THEN(status, export_model(model, output, calibration, bf16));
+    cod_arena_clear(&arena);
     return cod_cmd_end(status);
 }

@@ -5,13 +5,13 @@
 #include "data/files.h"
 #include "infer/calibrate.h"
 #include "infer/evaluate.h"
+#include "infer/named_model.h"
 #include "infer/session.h"
 #include "io/file.h"
 #include "report/gallery.h"
 #include "report/markup.h"
 #include "tools/arguments.h"
 #include "tools/print.h"
-#include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
 #include <math.h>
@@ -87,7 +87,7 @@ static cod_status add_model(gallery *g, const char *named)
     const arguments *args = g->args;
     cod_session *session = &g->sessions[g->models];
     const char *path;
-    COD_TRY(cod_shipped_model_find(&g->arena, named, &path));
+    COD_TRY(cod_named_model_find(&g->arena, named, &path));
     const char *name = strcmp(path, COD_BICUBIC) == 0 ? path : label(path, &g->arena);
     COD_REQUIRE_MEMORY(name);
     for (size_t i = 0; i < g->models; i++)

@@ -2,9 +2,9 @@
 #include "tools/cmd.h"
 
 #include "infer/model_file.h"
+#include "infer/named_model.h"
 #include "tools/arguments.h"
 #include "tools/print.h"
-#include "tools/shipped_model.h"
 
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -95,7 +95,7 @@ int cod_cmd_interpolate(int argc, char **argv)
     const char *paths[2];
     cod_status status = COD_OK;
     for (int i = 0; i < 2 && status == COD_OK; i++)
-        status = cod_shipped_model_find(&arena, argv[optind + i], &paths[i]);
+        status = cod_named_model_find(&arena, argv[optind + i], &paths[i]);
     COD_THEN(status, interpolate(paths, alpha, output));
     cod_arena_clear(&arena);
     return cod_cmd_end(status);

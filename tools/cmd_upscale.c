@@ -7,11 +7,11 @@
 #include "data/resize.h"
 #include "data/transparency.h"
 #include "infer/calibrate.h"
+#include "infer/named_model.h"
 #include "infer/session.h"
 #include "io/file.h"
 #include "tools/arguments.h"
 #include "tools/print.h"
-#include "tools/shipped_model.h"
 #include "tools/video.h"
 
 #include <getopt.h> /* optind */
@@ -30,10 +30,11 @@ static const char help[] =
     "  sr-x4-perceptual  the same, sharper to look at, but with invented detail; comes with the program\n"
     "  bicubic           bicubic interpolation\n"
     "  FILE.safetensors  a model of your own, also from a checkpoint\n"
+    "  RUN               the folder of a training run: its final model\n"
     "OUT is a .png, .jpg or .webp file for one picture; otherwise a folder, which is made if it does not exist. PNG\n"
     "keeps transparency and 16 bits, WebP keeps transparency, in JPEG what is transparent lies on white, and gray\n"
     "pictures stay gray. Colour profile, EXIF and resolution are kept. Existing files are not replaced without\n"
-    "--force.\n"
+    "--force; --skip-existing goes on where the same command was interrupted.\n"
     "Large pictures run through the network in bands from top to bottom, so that the memory for computing grows with\n"
     "the width alone. With --tile they run in tiles, which overlap as far as the network sees. Neither leaves seams.\n"
     "The line printed for each picture includes the memory used.\n"
@@ -43,10 +44,13 @@ static const char help[] =
     "  -o, --output OUT  a .png, .jpg or .webp file, or a folder; for a video a .mp4, .mov, .mkv or .webm file\n"
     "  --format F        format of the files in a folder: png, jpg or webp (png)\n"
     "  --quality N       JPEG and WebP: quality from 1 to 100; 100 is lossless for WebP (95)\n"
-    "  --outscale X      size of the result relative to the input, from 0.1 to 16; the model's output is resized to\n"
+    "  -i, --input IN    IN, as some other programs have it; may also stand without\n"
+    "  -n, --model MODEL MODEL, likewise\n"
+    "  -s, --outscale X  size of the result relative to the input, from 0.1 to 16; the model's output is resized to\n"
     "                    it by bicubic interpolation (the model's scale)\n"
     "  --crf N           videos: the encoder's constant rate factor, from 0 (lossless) to 51 (18)\n"
     "  --force           replace existing results\n"
+    "  --skip-existing   leave out the pictures whose results exist already\n"
     "  --tile N          run tiles of N low-resolution pixels a side, at least 8, instead of bands; a smaller N\n"
     "                    takes less memory\n"
     "  --scale N         must equal the model's scale; for bicubic any from 1 to 16 (4)\n"
@@ -63,12 +67,12 @@ enum { DEFAULT_QUALITY = 95 };
 typedef struct arguments {
     const char *model; /**< NULL = the one that comes with the program */
     const char *output, *calibrate;
-    char *const *inputs;
+    const char **inputs;
     size_t input_count;
     cod_image_format format; /**< of results in a folder */
     long quality, crf;
     double outscale; /**< 0 = the model's */
-    bool quiet, force;
+    bool quiet, force, skip_existing;
     cod_session_options session;
 } arguments;
 
@@ -76,7 +80,9 @@ typedef struct arguments {
 typedef struct picture_work {
     cod_file_list files;
     cod_arena arena;
-    const char **outputs; /**< [files.count] */
+    const char **outputs; /**< [files.count]; NULL = it exists already, and the picture is left out */
+    int64_t bytes;        /**< of the pictures that are not left out */
+    size_t count;         /**< of them */
 } picture_work;
 
 static bool is_folder(const char *path)
@@ -99,10 +105,11 @@ static bool is_video(const char *input, const char *output)
            (cod_video_is_called(input) || (strcasecmp(extension(input), ".gif") == 0 && cod_video_is_writable(output)));
 }
 
-/** Whether an operand is a picture, a video or a folder, so that it is no model. */
+/** Whether an operand is a picture, a video or a folder of them, so that it is no model. */
 static bool is_input(const char *operand)
 {
-    return is_folder(operand) || cod_file_is_called_image(operand) || cod_video_is_called(operand);
+    return (is_folder(operand) && !cod_file_is_run(operand)) || cod_file_is_called_image(operand) ||
+           cod_video_is_called(operand);
 }
 
 static const char *const format_names[COD_IMAGE_FORMATS] = {
@@ -120,13 +127,18 @@ static const char *output_in_folder(const arguments *args, const char *name, cod
     return cod_path_join(arena, args->output, file);
 }
 
-static cod_status check_output(const char *input, const char *output, bool force)
+/** @param[out] skipped  NULL = an existing result is not to be left out */
+static cod_status check_output(const char *input, const char *output, bool force, bool *skipped)
 {
     struct stat in, out;
     const bool exists = stat(output, &out) == 0;
     COD_REQUIRE(!exists || stat(input, &in) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino,
                 "%s: the output would replace the input; choose another -o", input);
-    COD_REQUIRE(!exists || force || !S_ISREG(out.st_mode), "%s: exists already; --force replaces it", output);
+    if (skipped != NULL)
+        *skipped = exists && S_ISREG(out.st_mode);
+    else
+        COD_REQUIRE(!exists || force || !S_ISREG(out.st_mode),
+                    "%s: exists already; --force replaces it, --skip-existing leaves it", output);
     return COD_OK;
 }
 
@@ -157,11 +169,21 @@ static cod_status work_find(const arguments *args, picture_work *work)
             is_folder(args->inputs[work->files.items[i].root]) ? work->files.items[i].name : (slash ? slash + 1 : path);
         work->outputs[i] = to_file ? args->output : output_in_folder(args, name, &work->arena);
         COD_REQUIRE_MEMORY(work->outputs[i]);
-        COD_TRY(check_output(path, work->outputs[i], args->force));
         for (size_t k = 0; k < i; k++)
             COD_REQUIRE(strcmp(work->outputs[k], work->outputs[i]) != 0, "%s and %s would both be written to %s",
                         work->files.items[k].path, path, work->outputs[i]);
     }
+    for (size_t i = 0; i < work->files.count; i++) {
+        bool skipped = false;
+        COD_TRY(check_output(work->files.items[i].path, work->outputs[i], args->force,
+                             args->skip_existing ? &skipped : NULL));
+        if (skipped)
+            work->outputs[i] = NULL;
+        work->count += !skipped;
+        work->bytes += skipped ? 0 : work->files.items[i].bytes;
+    }
+    if (work->count < work->files.count)
+        cod_log_info("%zu of %zu results are there already", work->files.count - work->count, work->files.count);
     return COD_OK;
 }
 
@@ -171,8 +193,15 @@ static void show_progress(void *context, size_t done, size_t total)
     cod_print(stderr, "%s: part %zu of %zu", (const char *)context, done, total);
 }
 
+/** Which of several pictures this is, and how long the rest will take if time goes with the size of files. */
+typedef struct picture_progress {
+    double start_s;
+    size_t number, count;
+    int64_t bytes, total_bytes; /**< of the pictures so far, and of all */
+} picture_progress;
+
 static void report(const cod_session *session, const char *output, const cod_image *in, const cod_image *out,
-                   double seconds)
+                   double seconds, const picture_progress *progress)
 {
     const cod_upscaler *upscaler = session->upscaler;
     char parts[64];
@@ -182,6 +211,13 @@ static void report(const cod_session *session, const char *output, const cod_ima
     if (session->device != NULL)
         cod_print(stdout, ", %s, %s, %.0f MiB to compute", cod_upscaler_precision(upscaler), parts,
                   (double)cod_upscaler_bytes(upscaler) / (1 << 20));
+    if (progress->count > 1) {
+        const double spent_s = cod_clock_s() - progress->start_s;
+        const int64_t left = progress->total_bytes - progress->bytes;
+        const long left_s = (long)(spent_s * (double)left / (double)(progress->bytes + !progress->bytes) + 0.5);
+        cod_print(stdout, ", picture %zu of %zu, left %ld:%02ld:%02ld", progress->number, progress->count,
+                  left_s / 3600, left_s / 60 % 60, left_s % 60);
+    }
     printf("\n");
     fflush(stdout);
 }
@@ -200,7 +236,7 @@ static cod_status resize(const cod_image *in, double outscale, cod_image *image)
 }
 
 static cod_status upscale_picture(const cod_session *session, const arguments *args, const char *input, cod_image *in,
-                                  const char *output)
+                                  const char *output, const picture_progress *picture)
 {
     cod_image out = {0};
     const bool progress = !args->quiet && isatty(STDERR_FILENO);
@@ -219,7 +255,7 @@ static cod_status upscale_picture(const cod_session *session, const arguments *a
     COD_THEN(status, cod_folder_create_above(output));
     COD_THEN(status, cod_image_write(output, &out, cod_image_format_of(output), (int)args->quality));
     if (status == COD_OK && !args->quiet)
-        report(session, output, in, &out, seconds);
+        report(session, output, in, &out, seconds, picture);
     cod_image_clear(&out);
     return status;
 }
@@ -230,13 +266,18 @@ static cod_status upscale_picture(const cod_session *session, const arguments *a
 static int upscale_all(const cod_session *session, const picture_work *work, const arguments *args)
 {
     size_t failed = 0;
+    picture_progress progress = {.start_s = cod_clock_s(), .count = work->count, .total_bytes = work->bytes};
     for (size_t i = 0; i < work->files.count; i++) {
         const char *input = work->files.items[i].path;
         cod_image in;
+        if (work->outputs[i] == NULL)
+            continue;
+        progress.number++;
+        progress.bytes += work->files.items[i].bytes;
         cod_status status = cod_image_read(input, &in);
         bool pictures_fault = status != COD_OK;
         if (status == COD_OK) {
-            status = upscale_picture(session, args, input, &in, work->outputs[i]);
+            status = upscale_picture(session, args, input, &in, work->outputs[i], &progress);
             pictures_fault = status == COD_ERR_UNSUPPORTED || status == COD_ERR_ARGUMENT;
             cod_image_clear(&in);
         }
@@ -247,15 +288,15 @@ static int upscale_all(const cod_session *session, const picture_work *work, con
             return COD_EXIT_FAILED;
         failed++;
     }
-    if (failed > 0 && work->files.count > 1)
-        fprintf(stderr, "codistill: %zu of %zu pictures failed\n", failed, work->files.count);
+    if (failed > 0 && work->count > 1)
+        fprintf(stderr, "codistill: %zu of %zu pictures failed\n", failed, work->count);
     return failed > 0 ? COD_EXIT_FAILED : COD_EXIT_OK;
 }
 
 static cod_status open_model(const arguments *args, cod_arena *arena, cod_session *session)
 {
     const char *model;
-    COD_TRY(cod_shipped_model_find(arena, args->model, &model));
+    COD_TRY(cod_named_model_find(arena, args->model, &model));
     return cod_session_open(model, &args->session, session);
 }
 
@@ -299,7 +340,12 @@ static cod_status upscale_video(video_work *work, cod_arena *arena)
     cod_video_result done;
     COD_REQUIRE(cod_video_is_writable(args->output) && !is_folder(args->output),
                 "%s: a video is written as a .mp4, .mov, .mkv or .webm file; name it so", args->output);
-    COD_TRY(check_output(args->inputs[0], args->output, args->force));
+    bool skipped = false;
+    COD_TRY(check_output(args->inputs[0], args->output, args->force, args->skip_existing ? &skipped : NULL));
+    if (skipped) {
+        cod_log_info("%s is there already", args->output);
+        return COD_OK;
+    }
     COD_TRY(open_model(args, arena, &work->session));
     if (args->calibrate != NULL)
         COD_TRY(cod_calibrate_folder(work->session.upscaler, args->calibrate, false));
@@ -334,8 +380,10 @@ static int run(const arguments *args)
     picture_work work = {0};
     cod_session session = {0};
     cod_status status = work_find(args, &work);
-    COD_THEN(status, open_model(args, &work.arena, &session));
-    COD_THEN(status, calibrate(&session, &work, args));
+    if (work.count > 0) {
+        COD_THEN(status, open_model(args, &work.arena, &session));
+        COD_THEN(status, calibrate(&session, &work, args));
+    }
     const int code = status == COD_OK ? upscale_all(&session, &work, args) : cod_cmd_failed(status);
     cod_session_close(&session);
     cod_files_clear(&work.files);
@@ -354,14 +402,17 @@ static cod_image_format format_called(const char *name)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
-    const char *quality = NULL, *crf = NULL, *format = format_names[COD_IMAGE_PNG], *outscale = NULL;
+    const char *quality = NULL, *crf = NULL, *format = format_names[COD_IMAGE_PNG], *outscale = NULL, *input = NULL;
     char *end = NULL;
     const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &args->output},
                                 {.name = "format", .text = &format},
                                 {.name = "quality", .text = &quality},
                                 {.name = "crf", .text = &crf},
-                                {.name = "outscale", .text = &outscale},
+                                {.name = "input", .letter = 'i', .text = &input},
+                                {.name = "model", .letter = 'n', .text = &args->model},
+                                {.name = "outscale", .letter = 's', .text = &outscale},
                                 {.name = "force", .flag = &args->force},
+                                {.name = "skip-existing", .flag = &args->skip_existing},
                                 {.name = "calibrate", .text = &args->calibrate},
                                 {.name = "quiet", .flag = &args->quiet}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
@@ -379,15 +430,23 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     args->outscale = outscale != NULL ? strtod(outscale, &end) : 0;
     if (outscale != NULL && (end == outscale || *end != '\0' || !(args->outscale >= 0.1 && args->outscale <= 16)))
         return cod_cmd_usage(argv[0], "--outscale: '%s' is not a number from 0.1 to 16", outscale);
-    args->model = argc > optind && !is_input(argv[optind]) ? argv[optind++] : NULL;
-    if (argc == optind)
+    if (args->force && args->skip_existing)
+        return cod_cmd_usage(argv[0], "--force replaces what --skip-existing leaves; give one of them");
+    if (args->model == NULL && argc > optind && !is_input(argv[optind]))
+        args->model = argv[optind++];
+    if (argc == optind && input == NULL)
         return cod_cmd_usage(argv[0], "IN is missing: a picture, a folder of pictures or a video");
     if (args->output == NULL)
         return cod_cmd_usage(
             argv[0],
             "-o OUT is missing: a .png, .jpg or .webp file, or a folder; of a video a .mp4, .mov, .mkv or .webm file");
-    args->inputs = argv + optind;
-    args->input_count = (size_t)(argc - optind);
+    args->inputs = cod_arena_alloc(arena, (size_t)(argc - optind + 1) * sizeof *args->inputs);
+    if (args->inputs == NULL)
+        return cod_cmd_failed(COD_ERR_MEMORY);
+    if (input != NULL)
+        args->inputs[args->input_count++] = input;
+    while (optind < argc)
+        args->inputs[args->input_count++] = argv[optind++];
     return -1;
 }
 

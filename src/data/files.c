@@ -53,6 +53,11 @@ static bool holds(const char *above, const char *name)
     return snprintf(path, sizeof path, "%s/%s", above, name) < (int)sizeof path && stat(path, &info) == 0;
 }
 
+bool cod_file_is_run(const char *path)
+{
+    return holds(path, "config.yaml") && holds(path, "checkpoints");
+}
+
 /** Why a folder below a root holds no pictures that are meant; NULL = it may. */
 static const char *reason_to_pass(const cod_file_list *files, const char *path, const char *name,
                                   const struct stat *info)
@@ -65,7 +70,7 @@ static const char *reason_to_pass(const cod_file_list *files, const char *path, 
     if (files->output != NULL && stat(files->output, &output) == 0 && output.st_dev == info->st_dev &&
         output.st_ino == info->st_ino)
         return "results go there";
-    return holds(path, "config.yaml") && holds(path, "checkpoints") ? "it is the folder of a training run" : NULL;
+    return cod_file_is_run(path) ? "it is the folder of a training run" : NULL;
 }
 
 /** `prefix` is where relative names begin within the path. */

@@ -39,6 +39,9 @@ typedef struct cod_file_list {
 COD_MUST_CHECK cod_status cod_files_find(cod_file_list *files, const char *root, size_t root_index);
 void cod_files_clear(cod_file_list *files);
 
+/** Whether a path is the folder of a training run. */
+bool cod_file_is_run(const char *path);
+
 /** Whether a path has the name of an image. */
 bool cod_file_is_called_image(const char *path);
 

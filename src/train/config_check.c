@@ -3,6 +3,7 @@
 #include "core/queue.h"
 #include "infer/lpips.h"
 #include "infer/ma_model.h"
+#include "infer/named_model.h"
 #include "infer/niqe_model.h"
 #include "io/file.h"
 #include "train/checkpoint.h"
@@ -197,9 +198,13 @@ static void check_model(cod_run_config *run, const cod_group_config *group, int 
     char place[64] = "", key[80];
     if (index >= 0)
         snprintf(place, sizeof place, "cluster.groups.%d.", index);
-    if (strcmp(init, "shared") != 0 && strcmp(init, "own") != 0 && !is_init_file(init)) {
+    if (strcmp(init, "shared") != 0 && strcmp(init, "own") != 0 && !is_init_file(init) && !cod_named_model_is(init)) {
         snprintf(key, sizeof key, "%smodel.init", place);
-        cod_config_problem_key(config, key, "'%s' is not `shared`, `own` or a .safetensors file", init);
+        cod_config_problem_key(config, key,
+                               "'%s' is not `shared`, `own`, a .safetensors file, the folder of a run, or a model that "
+                               "comes along, such as "
+                               "sr-x4",
+                               init);
     }
     const int multiple = cod_model_multiple(group->kind, group->architecture);
     if (run->data.patch % multiple != 0 && !cod_config_has_problem(config, "data.patch"))

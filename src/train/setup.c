@@ -3,6 +3,7 @@
 #include "core/log.h"
 #include "core/queue.h"
 #include "infer/model_file.h"
+#include "infer/named_model.h"
 #include "train/memory_plan.h"
 
 #include <stdio.h>
@@ -70,12 +71,16 @@ static cod_status init_weights(trainer *t)
     if (own || strcmp(options->init, "shared") == 0)
         return COD_OK;
     cod_load_counts counts;
+    cod_arena arena = {0};
+    const char *file = NULL;
     const cod_load_mode mode = options->init_mode == 0 ? COD_LOAD_STRICT : COD_LOAD_PARTIAL;
-    COD_TRY(cod_model_load_weights(options->init, &session->recipe.model, mode, &session->weights, &counts));
-    if (t->leader)
+    cod_status status = cod_named_model_find(&arena, options->init, &file);
+    COD_THEN(status, cod_model_load_weights(file, &session->recipe.model, mode, &session->weights, &counts));
+    cod_arena_clear(&arena);
+    if (status == COD_OK && t->leader)
         cod_log_info("model.init: %zu tensors from '%s', %zu of the model not in it", counts.loaded, options->init,
                      counts.missing + counts.misshapen);
-    return COD_OK;
+    return status;
 }
 
 /** A strategy that divides a network over ranks knows how to divide one. */

@@ -71,8 +71,47 @@ def shipped(bench):
     bench.refused(f"there is no model '{PERCEPTUAL}'", "upscale", PERCEPTUAL, "a.png", "-o", "p.png", environment=here)
     for words in (["eval", "sr-x4", "--data", "."], ["interpolate", "sr-x4", "sr-x4", "--alpha", "0.5", "-o", "half.safetensors"]):
         bench.done(*words, environment=here)
-    result = bench.run("upscale", "sr-x3", "a.png", "-o", "c.png", environment=here)
-    check(result.code == 1 and "sr-x3" in result.err, "no message for a model that does not come", result)
+    known = "there is no model 'sr-x3'; models that come with the program are sr-x4 and sr-x4-perceptual"
+    for words in (["upscale", "sr-x3", "a.png", "-o", "c.png"], ["export", "sr-x3", "-o", "e.onnx"], ["bench", "upscale", "sr-x3"]):
+        bench.refused(known, *words, environment=here)
+    bench.done("export", "sr-x4", "-o", "e.onnx", environment=here)
+    bench.done("bench", "upscale", "sr-x4", "--size", "8x8", "--repeats", "1", environment=here)
+    bench.trained("train.steps=2", "name=on", "model.init=sr-x4", environment=here)
+
+
+def of_a_run(bench):
+    """A training run's folder means its final model, wherever a model is named."""
+    bench.write("a.png", png(36, 32, 1))
+    bench.trained("train.steps=2")
+    for words, result in ((["upscale", "runs/t", "a.png"], "a.png"), (["export", "runs/t"], "a.safetensors")):
+        final = [word.replace("runs/t", "runs/t/final.safetensors") for word in words]
+        bench.done(*words, "-o", f"folder/{result}")
+        bench.done(*final, "-o", f"file/{result}")
+        check(bench.read(f"folder/{result}") == bench.read(f"file/{result}"), f"{words[0]}: another model was taken")
+    bench.done("eval", "runs/t", "--data", "a.png", "--scale", "4")
+    result = bench.trained("train.steps=2", "name=on", "model.init=runs/t")
+    check("tensors from 'runs/t'" in result.err, "another start", result)
+    os.remove(bench.path("runs/t/final.safetensors"))
+    bench.refused("'runs/t' is the folder of a training run that has no final.safetensors yet", "upscale", "runs/t", "a.png", "-o", "b.png")
+    bench.refused("IN is missing", "upscale", "runs/on", "-o", "b.png")
+
+
+def folders(bench):
+    """Which of several pictures it is and the time left stand in each line; --skip-existing goes on; Real-ESRGAN's letters work."""
+    for name in "abc":
+        bench.write(f"photos/{name}.png", png(12, 10, 1))
+    result = bench.done("upscale", "bicubic", "photos", "-o", "big")
+    check([line.split(", picture ")[1] for line in result.out.splitlines()][2] == "3 of 3, left 0:00:00", "no count", result)
+    os.remove(bench.path("big/b.png"))
+    bench.write("big/a.png", b"precious")
+    result = bench.done("upscale", "bicubic", "photos", "-o", "big", "--skip-existing")
+    check("2 of 3 results are there already" in result.err and result.out.startswith("big/b.png: ") and result.out.count("\n") == 1, "not so", result)
+    check(os.path.getsize(bench.path("big/a.png")) == 8 and size_of(bench, "big/b.png") == (48, 40), "wrong ones were made", result)
+    result = bench.done("upscale", "bicubic", "photos", "-o", "big", "--skip-existing")
+    check(result.out == "" and "3 of 3 results" in result.err, "nothing was left to do", result)
+    bench.refused("give one of them", "upscale", "bicubic", "photos", "-o", "big", "--skip-existing", "--force")
+    bench.done("upscale", "-n", "bicubic", "-i", "photos/a.png", "-o", "letters.png", "-s", "2")
+    check(size_of(bench, "letters.png") == (24, 20), "letters")
 
 
 def data_folder():
@@ -97,7 +136,7 @@ def shipped_quality(bench):
     check(values[1]["niqe"] < values[0]["niqe"] - 1, f"NIQE on Set5: {values}")
 
 
-CASES = {"formats": formats, "keeps": keeps, "sizes": sizes, "shipped": shipped, "shipped-quality": shipped_quality}
+CASES = {"formats": formats, "keeps": keeps, "sizes": sizes, "folders": folders, "of-a-run": of_a_run, "shipped": shipped, "shipped-quality": shipped_quality}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -5,6 +5,7 @@
 #include "core/rng.h"
 #include "core/statistics.h"
 #include "core/trace.h"
+#include "infer/named_model.h"
 #include "infer/session.h"
 #include "io/file.h"
 #include "tools/arguments.h"
@@ -155,7 +156,8 @@ int cod_bench_upscale(int argc, char **argv)
     cod_arena arena = {0};
     int code = parse(argc, argv, &options, &arena);
     if (code < 0) {
-        const cod_status status = run(&options);
+        cod_status status = cod_named_model_find(&arena, options.model, &options.model);
+        COD_THEN(status, run(&options));
         code = cod_cmd_end(status);
     }
     cod_arena_clear(&arena);
