@@ -190,6 +190,17 @@ COD_MUST_CHECK cod_status cod_compare_write_churn(const cod_comparison *c, cod_j
  */
 COD_MUST_CHECK cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, cod_json *json);
 
+/**
+ * earlier.c: compare.json as an earlier comparison left it, if some of its finished runs are none of this one's and
+ * compare with them. If they do not, it gets another name.
+ *
+ * @param[out] out  new; cod_json_free(); NULL = nothing of it stays
+ */
+COD_MUST_CHECK cod_status cod_compare_read_earlier(const cod_comparison *c, const char *folder, cod_json_value **out);
+/** Writes the runs of an arm that stay, and the arms that this comparison does not have; `earlier` may be NULL. */
+void cod_compare_write_earlier_runs(const cod_comparison *c, size_t arm, const cod_json_value *earlier, cod_json *json);
+void cod_compare_write_earlier_arms(const cod_comparison *c, const cod_json_value *earlier, cod_json *json);
+
 /** json.c: writes FOLDER/compare.json (docs/compare.md). */
 COD_MUST_CHECK cod_status cod_compare_write_json(const cod_comparison *c, const char *folder);
 

@@ -261,7 +261,7 @@ static cod_status write_run(const cod_comparison *c, const cod_compare_run *run,
     return status;
 }
 
-static cod_status write_arm(const cod_comparison *c, size_t index, cod_json *json)
+static cod_status write_arm(const cod_comparison *c, size_t index, const cod_json_value *earlier, cod_json *json)
 {
     const cod_compare_arm *arm = &c->arms[index];
     const cod_compare_run *known = cod_compare_finished_run(c, index);
@@ -280,12 +280,13 @@ static cod_status write_arm(const cod_comparison *c, size_t index, cod_json *jso
     for (size_t i = 0; i < c->run_count && status == COD_OK; i++)
         if (c->runs[i].arm == index)
             status = write_run(c, &c->runs[i], json);
+    cod_compare_write_earlier_runs(c, index, earlier, json);
     cod_json_close(json);
     cod_json_close(json);
     return status;
 }
 
-static cod_status write_all(const cod_comparison *c, const char *folder, cod_json *json)
+static cod_status write_all(const cod_comparison *c, const char *folder, const cod_json_value *earlier, cod_json *json)
 {
     cod_status status = COD_OK;
     cod_json_open(json, NULL, '{');
@@ -306,7 +307,8 @@ static cod_status write_all(const cod_comparison *c, const char *folder, cod_jso
     cod_json_close(json);
     cod_json_open(json, "arms", '[');
     for (size_t i = 0; i < c->arm_count && status == COD_OK; i++)
-        status = write_arm(c, i, json);
+        status = write_arm(c, i, earlier, json);
+    cod_compare_write_earlier_arms(c, earlier, json);
     cod_json_close(json);
     COD_THEN(status, cod_compare_write_churn(c, json));
     COD_THEN(status, cod_compare_write_crops(c, folder, json));
@@ -317,8 +319,11 @@ static cod_status write_all(const cod_comparison *c, const char *folder, cod_jso
 cod_status cod_compare_write_json(const cod_comparison *c, const char *folder)
 {
     cod_json json = {.indent = 1};
+    cod_json_value *earlier = NULL;
     char path[COD_COMPARE_PATH], *text = NULL;
-    cod_status status = write_all(c, folder, &json);
+    COD_TRY(cod_compare_read_earlier(c, folder, &earlier));
+    cod_status status = write_all(c, folder, earlier, &json);
+    cod_json_free(earlier);
     if (status != COD_OK) {
         cod_json_clear(&json);
         return status;

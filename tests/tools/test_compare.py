@@ -213,6 +213,24 @@ def goes_on(bench):
     check(steps_saved(bench.path("runs", "c-second-seed1", "checkpoints")), "nothing is saved", result)
 
 
+def stays(bench):
+    """What an earlier comparison of that name found stays, in compare.json or, where it does not compare, beside it."""
+    both, short = "[single, {name: sharing, strategy: local_sgd}]", ["train.steps=20"]
+    compare(bench, both, *short, "--seeds", "1,2")
+    before = runs(bench)
+    result = compare(bench, "[single]", *short, "--seeds", "1")
+    check(runs(bench) == before and "3 runs of an earlier comparison stay in runs/c-compare/compare.json" in result.err, "lost", result)
+    check("<b>sharing</b>" in bench.read("runs", "c-compare", "report.html").decode(), "the report", result)
+    compare(bench, both, *short, "--seeds", "3")
+    check([[run["seed"] for run in found] for found in runs(bench).values()] == [[3, 1, 2], [3, 1, 2]], f"{runs(bench)}")
+    result = compare(bench, "[{name: sharing, strategy: local_sgd, set: [local_sgd.period=5]}]", *short, "--seeds", "4")
+    check("is kept as runs/c-compare/compare-1.json: its arms differ from this one's" in result.err, "not told", result)
+    check([run["seed"] for run in runs(bench)["sharing"]] == [4] and os.path.exists(bench.path("runs/c-compare/compare-1.json")), "joined", result)
+    bench.write("runs/c-compare/compare.json", "{")
+    result = bench.done("compare", "c.yaml", *short, "--seeds", "4")
+    check("compare-2.json: it cannot be read" in result.err and bench.read("runs/c-compare/compare-2.json") == b"{", "not kept", result)
+
+
 def failing(bench):
     """A run that fails is noted with its reason; the others go on, and it is tried again."""
     result = compare(bench, "[{name: bad, strategy: single, set: [train.rate=1000, train.loss=mse, train.optimiser=sgd]}, single]",
@@ -456,6 +474,7 @@ CASES = {
     "budgets": budgets,
     "traffic": traffic,
     "goes-on": goes_on,
+    "stays": stays,
     "failing": failing,
     "tunes": tunes,
     "tunes-anew": tunes_anew,
