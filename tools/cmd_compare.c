@@ -22,17 +22,18 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [key.path=value ...]\n\n"
+    "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [--dry-run] [key.path=value ...]\n\n"
     "Trains the configuration once for each combination of an arm of its section `compare`, a seed and a link rate,\n"
-    "all with equal budgets. Prints a table and writes compare.json and report.html to OUTPUT/NAME-compare.\n"
-    "Finished runs are not repeated. A run with that name but another configuration is refused. If a run fails, the\n"
-    "command records the failure and goes on with the next run. On a signal, the current run saves and ends; the\n"
-    "same command continues. With compare.tune, each arm is first trained with each candidate, and its runs use the\n"
-    "candidate that is best on validation data.\n\n"
+    "all with equal budgets. Prints a table and a verdict, and writes compare.json, compare.csv and report.html to\n"
+    "OUTPUT/NAME-compare. Finished runs are not repeated, and those of earlier comparisons of that name stay. A run\n"
+    "with that name but another configuration is refused. If a run fails, the command records the failure and goes on\n"
+    "with the next run. On a signal, the current run saves and ends; the same command continues. With compare.tune,\n"
+    "each arm is first trained with each candidate, and its runs use the candidate that is best on validation data.\n\n"
     "  --strategies LIST  replaces compare.arms by strategies, such as single,allreduce,local_sgd. codistill_rows\n"
     "                     stands for four arms: distil, merge, both and neither. `single` adds a second arm,\n"
     "                     single_long, with as many times the steps as there are groups\n"
-    "  --seeds LIST       replaces compare.seeds, such as 1,2,3\n";
+    "  --seeds LIST       replaces compare.seeds, such as 1,2,3\n"
+    "  --dry-run          print which runs are finished and which would be trained, and train nothing\n";
 
 static volatile sig_atomic_t child, in_laboratory;
 
@@ -130,7 +131,9 @@ static cod_status write_result(const cod_comparison *c)
 {
     char folder[COD_COMPARE_PATH];
     COD_TRY(cod_comparison_write(c, folder));
-    cod_print(stdout, "\nwritten to %s/compare.json\n", folder);
+    printf("\n");
+    COD_TRY(cod_report_print_verdict(folder, stdout));
+    cod_print(stdout, "\nwritten to %s/compare.json and %s/compare.csv\n", folder, folder);
     COD_TRY(cod_report_write(folder));
     cod_print(stdout, "the report: %s/report.html\n", folder);
     return COD_OK;
@@ -156,12 +159,12 @@ static cod_status train_and_tell(cod_comparison *c)
     return cod_comparison_check(c);
 }
 
-static cod_status compare(const cod_compare_arguments *arguments)
+static cod_status compare(const cod_compare_arguments *arguments, bool dry)
 {
     const cod_compare_host host = {.version = cod_version, .say = say, .is_asked = is_asked, .run = run_process};
     cod_comparison *c;
     COD_TRY(cod_comparison_create(arguments, &host, &c));
-    const cod_status status = train_and_tell(c);
+    const cod_status status = dry ? cod_comparison_preview(c, stdout) : train_and_tell(c);
     cod_comparison_destroy(c);
     return status;
 }
@@ -171,16 +174,18 @@ int cod_cmd_compare(int argc, char **argv)
     cod_config_arguments config;
     cod_stop_catch();
     cod_stop_on_request(pass_on);
+    bool dry = false;
     cod_compare_arguments arguments = {.strategies = "", .seeds = ""};
     const cod_argument own[] = {{.name = "strategies", .text = &arguments.strategies},
-                                {.name = "seeds", .text = &arguments.seeds}};
-    int code = cod_config_arguments_parse(argc, argv, help, own, 2, &config);
+                                {.name = "seeds", .text = &arguments.seeds},
+                                {.name = "dry-run", .flag = &dry}};
+    int code = cod_config_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &config);
     if (code < 0) {
         arguments.path = config.path;
         arguments.overrides = config.overrides;
         arguments.count = config.count;
         cod_display_open();
-        code = cod_cmd_end(compare(&arguments));
+        code = cod_cmd_end(compare(&arguments, dry));
     }
     cod_config_arguments_clear(&config);
     return code;

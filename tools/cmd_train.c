@@ -64,6 +64,8 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
     size_t used = 0;
 #define ADD(...) used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, __VA_ARGS__)
     ADD("group %d  step %lld/%lld", progress->group, (long long)line->step, (long long)progress->steps);
+    const long eta = (long)(progress->eta_s + 0.5); /* early in the line, so that narrow terminals show it */
+    ADD("  left %ld:%02ld:%02ld", eta / 3600, eta / 60 % 60, eta % 60);
     if (!isnan(loss))
         ADD("  loss %.5f", loss);
     const cod_task_figure *figure = &line->task->figures[0];
@@ -71,11 +73,9 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
         ADD("  %s %.*f%s%s", figure->label, figure->digits, quality, cod_task_figure_gap(figure), figure->unit);
     if (!isnan(line->step_ms))
         ADD("  %.*f ms  %.0f images/s", line->step_ms < 10, line->step_ms, line->images_per_s);
-    const long eta = (long)(progress->eta_s + 0.5);
-    ADD("  left %ld:%02ld:%02ld", eta / 3600, eta / 60 % 60, eta % 60);
     const long long age = line->strategy.staleness_steps;
     if (line->strategy.teacher_step >= 0)
-        ADD("  teacher %lld steps %s, weight %.2g", age < 0 ? -age : age, age < 0 ? "ahead" : "old",
+        ADD("  teacher %lld step%s %s, weight %.2g", llabs(age), llabs(age) == 1 ? "" : "s", age < 0 ? "ahead" : "old",
             line->strategy.distill_weight);
     if (line->strategy.pushes > 0)
         ADD("  pushes %llu, in the mean %.1f updates old", (unsigned long long)line->strategy.pushes,

@@ -1,8 +1,10 @@
 #include "compare/compare.h"
 
 #include "compare/compare_internal.h"
+#include "core/trace.h"
 #include "io/file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +58,16 @@ static cod_status take_result(const cod_comparison *c, cod_compare_run *run)
     return COD_OK;
 }
 
+/** ", about 0:40:00 left" if the runs from `next` on take as long each as those that were trained did. */
+static void describe_left(const cod_comparison *c, size_t next, char *text, size_t bytes)
+{
+    size_t left = 0;
+    for (size_t i = next; i < c->run_count; i++)
+        left += c->runs[i].same == NULL && c->runs[i].state == COD_COMPARE_MISSING;
+    const long s = lround(c->trained_s / (double)c->trained * (double)left);
+    snprintf(text, bytes, ", about %ld:%02ld:%02ld left", s / 3600, s / 60 % 60, s % 60);
+}
+
 static cod_status train_one(cod_comparison *c, cod_compare_run *run, size_t number)
 {
     if (run->same != NULL) {
@@ -70,10 +82,17 @@ static cod_status train_one(cod_comparison *c, cod_compare_run *run, size_t numb
     }
     if (c->host->is_asked(c->host->context) && run->state == COD_COMPARE_MISSING)
         return cod_compare_stopped(c, run);
+    char left[64] = "";
+    if (run->state == COD_COMPARE_MISSING && c->trained > 0)
+        describe_left(c, number - 1, left, sizeof left);
     cod_compare_say(c, "== %s (%zu of %zu)%s", run->name, number, c->run_count,
-                    run->state == COD_COMPARE_FINISHED ? ": done before" : "");
-    if (run->state == COD_COMPARE_MISSING)
+                    run->state == COD_COMPARE_FINISHED ? ": done before" : left);
+    if (run->state == COD_COMPARE_MISSING) {
+        const double begin = cod_clock_s();
         COD_TRY(cod_compare_train(c, run));
+        c->trained_s += cod_clock_s() - begin;
+        c->trained++;
+    }
     if (run->state == COD_COMPARE_FINISHED)
         return take_result(c, run);
     cod_compare_say(c, "== %s failed: %s", run->name, run->message);
@@ -131,6 +150,40 @@ cod_status cod_comparison_train(cod_comparison *c)
     COD_TRY(look_at_all(c));
     for (size_t i = 0; i < c->run_count; i++)
         COD_TRY(train_one(c, &c->runs[i], i + 1));
+    return COD_OK;
+}
+
+cod_status cod_comparison_preview(cod_comparison *c, FILE *out)
+{
+    size_t finished = 0, left = 0;
+    double wall_s = 0;
+    COD_TRY(look_at_all(c));
+    if (c->candidate_count > 0)
+        fprintf(out, "compare.tune: each of %zu arms is trained with each of %zu candidates first\n", c->arm_count,
+                c->candidate_count);
+    for (size_t i = 0; i < c->run_count; i++) {
+        cod_compare_run *run = &c->runs[i];
+        char steps[64] = "as many steps as the budget gives";
+        if (run->same != NULL)
+            continue;
+        if (run->steps > 0)
+            snprintf(steps, sizeof steps, "%lld steps", (long long)run->steps);
+        if (run->state == COD_COMPARE_FINISHED) {
+            COD_TRY(cod_compare_read_summary(c, run));
+            wall_s += cod_compare_number(run, "wall_s");
+            finished++;
+        } else {
+            left++;
+        }
+        fprintf(out, "%s: %s, %s\n", run->name, steps,
+                run->state == COD_COMPARE_FINISHED ? "finished" : "to be trained");
+    }
+    fprintf(out, "%zu runs are finished, %zu are to be trained", finished, left);
+    if (finished > 0 && left > 0) {
+        const long s = lround(wall_s / (double)finished * (double)left);
+        fprintf(out, "; if they take as long, in %ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    }
+    fprintf(out, "\n");
     return COD_OK;
 }
 

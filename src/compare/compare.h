@@ -59,6 +59,14 @@ COD_MUST_CHECK cod_status cod_comparison_create(const cod_compare_arguments *arg
 void cod_comparison_destroy(cod_comparison *comparison);
 
 /**
+ * Writes which runs are finished and which would be trained, with their steps where they are known before anything is
+ * measured, and how long the finished ones let expect. Trains nothing.
+ *
+ * @return COD_ERR_ARGUMENT if a run's folder has another configuration
+ */
+COD_MUST_CHECK cod_status cod_comparison_preview(cod_comparison *comparison, FILE *out);
+
+/**
  * Tunes if the configuration asks for it, and trains every run that is not finished. If a run fails, the failure is
  * recorded and the next run starts.
  *

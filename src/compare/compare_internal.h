@@ -78,7 +78,9 @@ struct cod_comparison {
     size_t candidate_count;
     cod_compare_run *runs; /**< [run_count], in the order in which they are trained: rates, seeds, arms */
     size_t run_count;
-    double budget; /**< as measured for the first rate: steps, samples, seconds or bytes */
+    double budget;    /**< as measured for the first rate: steps, samples, seconds or bytes */
+    double trained_s; /**< wall seconds of the runs that this process has trained */
+    size_t trained;   /**< number of them */
 };
 
 /* The parts, each of which calls only those above it. */
@@ -201,7 +203,10 @@ COD_MUST_CHECK cod_status cod_compare_read_earlier(const cod_comparison *c, cons
 void cod_compare_write_earlier_runs(const cod_comparison *c, size_t arm, const cod_json_value *earlier, cod_json *json);
 void cod_compare_write_earlier_arms(const cod_comparison *c, const cod_json_value *earlier, cod_json *json);
 
-/** json.c: writes FOLDER/compare.json (docs/compare.md). */
+/** csv.c: writes FOLDER/compare.csv, a line for each run. @param comparison  the text of compare.json */
+COD_MUST_CHECK cod_status cod_compare_write_csv(const char *folder, const char *comparison);
+
+/** json.c: writes FOLDER/compare.json (docs/compare.md) and FOLDER/compare.csv. */
 COD_MUST_CHECK cod_status cod_compare_write_json(const cod_comparison *c, const char *folder);
 
 /** table.c: prints the runs, and the arms averaged over their runs. */

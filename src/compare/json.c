@@ -331,6 +331,7 @@ cod_status cod_compare_write_json(const cod_comparison *c, const char *folder)
     COD_TRY(cod_json_end(&json, &text));
     snprintf(path, sizeof path, "%s/compare.json", folder);
     status = cod_file_write(path, text, strlen(text));
+    COD_THEN(status, cod_compare_write_csv(folder, text));
     free(text);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "core/status.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /**
  * Writes FOLDER/report.html and the plots' PNG files anew. The report omits what compare.json lacks. If the build has
@@ -18,6 +19,9 @@
  *   of another format
  */
 COD_MUST_CHECK cod_status cod_report_write(const char *folder);
+
+/** Prints the report's verdict on FOLDER/compare.json as plain text. @return as cod_report_write() */
+COD_MUST_CHECK cod_status cod_report_print_verdict(const char *folder, FILE *out);
 
 /**
  * Writes FOLDER/report.html of a training run, also while the run goes on; incomplete lines are ignored.

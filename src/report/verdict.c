@@ -100,7 +100,7 @@ static void write_contest(cod_report *report, size_t arm, size_t base, const cod
     const cod_t_test *test = &contest->test;
     const bool tested = !isnan(contest->p), better = cod_report_better(&report->data->metric, test->difference, 0);
     const char *const kind = !tested ? "open" : contest->p >= LEVEL ? "same" : better ? "better" : "worse";
-    static const char *const marks[][2] = {{"open", "?"}, {"same", "="}, {"better", "▲"}, {"worse", "▼"}};
+    static const char *const marks[][2] = {{"open", "?"}, {"same", "~"}, {"better", "▲"}, {"worse", "▼"}};
     size_t mark = 0;
     while (marks[mark][0][0] != kind[0])
         mark++;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`codistill compare` with its section of the configuration, on tiny data: python3 test_compare.py CODISTILL [CASE ...]"""
 
+import csv
 import json
 import math
 import os
@@ -56,6 +57,13 @@ def arms(bench):
                      "codistill_rows]", "compare.seeds=[1, 2]", "compare.baseline=sharing")
     found = report(bench)
     page = bench.read("runs", "c-compare", "report.html").decode()
+    check(re.search(r"\n\w+ has the best mean: [\d.]+ ± [\d.]+ % \(± standard deviation, 2 seeds\)", result.out) and
+          len(re.findall(r"^[?~▲▼] \w+( is|:) ", result.out, re.MULTILINE)) == 6, "the verdict", result)
+    check("left" in result.err.split("== c-single_long-seed1 (2 of 14)")[1].splitlines()[0], "no time left", result)
+    table = list(csv.DictReader(bench.read("runs", "c-compare", "compare.csv").decode().splitlines()))
+    check([(row["arm"], row["seed"]) for row in table] == [(arm["name"], str(run["seed"])) for arm in found["arms"] for run in arm["runs"]], f"{table}")
+    check(all(abs(float(row["accuracy"]) - run["quality"]) < 1e-6 for row, run in
+              zip(table, (run for arm in found["arms"] for run in arm["runs"]))), f"{table}")
     check(all(f"<b>{name}</b>" in page for name in listed) and "the report: runs/c-compare/report.html" in result.out, "the report", result)
     check([arm["name"] for arm in found["arms"]] == listed and found["baseline"] == "sharing", f"{found['arms']}", result)
     check([arm["strategy"] for arm in found["arms"]] == ["single"] * 2 + ["local_sgd"] + ["codistill"] * 4, "strategies", result)
@@ -77,7 +85,7 @@ def arms(bench):
         metrics.writelines(f'{{"step": {step}, "accuracy": 50}}\n' for step in ("1e300", "-1e300", "-1", "30.5", "null"))
     # The same again is done already; without the section's arms there are those of the command line.
     again = compare(bench, "[single]", "compare.seeds=[1, 2]")
-    check(again.err.count("done before") == 2 and list(runs(bench)) == ["single"], "not done before", again)
+    check(again.err.count("done before") == 2 and sorted(runs(bench)) == sorted(listed), "not done before", again)
     check(runs(bench)["single"][0]["curve"] == run["curve"], f"impossible steps: {runs(bench)['single'][0]['curve']}", again)
     compare(bench, "[single]", "--strategies", "codistill_rows", "--seeds", "2")
     check(list(runs(bench)) == listed[3:], f"{list(runs(bench))}")
@@ -218,6 +226,11 @@ def stays(bench):
     both, short = "[single, {name: sharing, strategy: local_sgd}]", ["train.steps=20"]
     compare(bench, both, *short, "--seeds", "1,2")
     before = runs(bench)
+    bench.write("c.yaml", CONFIG.replace("ARMS", both))
+    result = bench.done("compare", "c.yaml", *short, "--seeds", "1,3", "--dry-run")
+    check("c-sharing-seed1: 20 steps, finished\nc-single-seed3: 20 steps, to be trained\n" in result.out and
+          "2 runs are finished, 2 are to be trained; if they take as long, in 0:00:" in result.out, "what would be done", result)
+    check(runs(bench) == before and not os.path.exists(bench.path("runs", "c-single-seed3")), "something was done", result)
     result = compare(bench, "[single]", *short, "--seeds", "1")
     check(runs(bench) == before and "3 runs of an earlier comparison stay in runs/c-compare/compare.json" in result.err, "lost", result)
     check("<b>sharing</b>" in bench.read("runs", "c-compare", "report.html").decode(), "the report", result)
