@@ -88,7 +88,7 @@ def arms(bench):
     check(again.err.count("done before") == 2 and sorted(runs(bench)) == sorted(listed), "not done before", again)
     check(runs(bench)["single"][0]["curve"] == run["curve"], f"impossible steps: {runs(bench)['single'][0]['curve']}", again)
     compare(bench, "[single]", "--strategies", "codistill_rows", "--seeds", "2")
-    check(list(runs(bench)) == listed[3:], f"{list(runs(bench))}")
+    check(list(runs(bench))[:4] == listed[3:], f"{list(runs(bench))}")
     check(bench.run("train", "c.yaml", "name=plain", "train.steps=10").code == 0, "training with the section in the file")
 
 
