@@ -92,20 +92,23 @@ static void remove_ours(file *t, const cod_untrusted_folder *folder, const char 
 typedef struct naming {
     file *t;
     cod_slot_header header;
+    int removed;
 } naming;
 
 static cod_status remove_unnamed(void *context, const cod_untrusted_folder *folder, const char *entry)
 {
-    const naming *named = context;
+    /* There are rarely more than a window's. Others may make more, and faster than they can be removed. */
+    enum { REMOVED_MOST = 4 * COD_SLOT_MAX };
+    naming *named = context;
     const uint64_t version = version_of(entry);
-    if (version != 0 && cod_slot_find(&named->header, version) < 0)
+    if (version != 0 && cod_slot_find(&named->header, version) < 0 && named->removed++ < REMOVED_MOST)
         remove_ours(named->t, folder, entry);
     return COD_OK;
 }
 
 cod_status file_remove_others(file *t, const cod_untrusted_folder *folder, const cod_slot_header *header)
 {
-    naming named = {t, *header};
+    naming named = {t, *header, 0};
     return visit_own(t, folder, remove_unnamed, &named);
 }
 
