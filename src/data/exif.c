@@ -1,4 +1,6 @@
 /* EXIF: a TIFF of directories without a picture (CIPA DC-008, "Exif 2.32", section 4). */
+#include "data/exif_internal.h"
+
 #include "core/log.h"
 #include "data/image_internal.h"
 #include "data/notes_internal.h"

@@ -1,5 +1,5 @@
 #include "data/image_internal.h"
-#include "data/notes_internal.h"
+#include "data/profile_internal.h"
 
 #include "core/file_kind.h"
 

@@ -1,6 +1,8 @@
 #include "core/log.h"
+#include "data/exif_internal.h"
 #include "data/image_internal.h"
 #include "data/notes_internal.h"
+#include "data/profile_internal.h"
 
 #include <math.h>
 #include <setjmp.h>

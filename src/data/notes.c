@@ -1,5 +1,8 @@
 #include "data/notes_internal.h"
 
+#include "data/exif_internal.h"
+#include "data/profile_internal.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 /* Colour profiles, by Little CMS. */
+#include "data/profile_internal.h"
+
 #include "data/notes_internal.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
+#include "data/exif_internal.h"
 #include "data/image_internal.h"
 #include "data/notes_internal.h"
+#include "data/profile_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

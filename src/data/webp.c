@@ -1,3 +1,4 @@
+#include "data/exif_internal.h"
 #include "data/image_internal.h"
 #include "data/notes_internal.h"
 

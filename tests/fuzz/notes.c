@@ -7,8 +7,10 @@
  */
 #include "fuzz.h"
 
+#include "data/exif_internal.h"
 #include "data/image_internal.h"
 #include "data/notes_internal.h"
+#include "data/profile_internal.h"
 
 #include <math.h>
 

@@ -7,6 +7,7 @@
 
 #include "data/image_internal.h"
 #include "data/notes_internal.h"
+#include "data/profile_internal.h"
 
 #include <zlib.h>
 
