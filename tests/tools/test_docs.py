@@ -90,7 +90,7 @@ def sections():
 
 def unknown_options(name, text, known):
     """Words such as `train.rate` of a section that has no such key."""
-    files = r"(?:md|h|c|cu|cuh|py|sh|json|jsonl|yaml|txt|safetensors|svg|html|so|bin|diff)\b"
+    files = r"(?:md|h|c|cu|cuh|py|sh|json|jsonl|yaml|txt|csv|tsv|safetensors|svg|html|so|bin|diff)\b"
     for number, line in enumerate(text.splitlines(), 1):
         for words in re.findall(r"`([^`]+)`", line):
             for section, key in re.findall(r"(?<![\w./-])(\w+)\.(?!" + files + r")([a-z]\w*)", re.sub(r"(src|tests|tools|cod)_?/\S+", "", words)):
