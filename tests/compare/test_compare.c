@@ -130,7 +130,7 @@ TEST(a_run_for_each_seed_and_arm)
     assert_ok(compare("first", &p, &tables));
     assert_string_equal(p.runs, "c-single-seed1 by single, c-allreduce-seed1 by allreduce, "
                                 "c-single-seed2 by single, c-allreduce-seed2 by allreduce, ");
-    cod_test_assert_contains(p.said, "== c-allreduce-seed2 (4 of 4)\n");
+    cod_test_assert_contains(p.said, "== c-allreduce-seed2 (4 of 4), about ");
     cod_test_assert_contains(tables, "\nc-single-seed1 ");
     cod_test_assert_contains(tables, "\nallreduce                none          2    50.000");
     free(tables);

@@ -72,7 +72,7 @@ def trains(setup, environment=None, *overrides):
         check(len(tensors) > 4, "final.safetensors has too few tensors")
         for group in range(groups):
             lines = bench.metrics(name, group)
-            check([line["step"] for line in lines] == [every * (i + 1) for i in range(6)], f"steps of metrics.{group}: {lines}")
+            check([line["step"] for line in lines] == sorted({*range(every, 6 * every + 1, every), *range(30, 6 * every, 30)}), f"steps of metrics.{group}: {lines}")
             check(all(line["group"] == group and line["loss"] > 0 for line in lines), f"metrics.{group}: {lines}")
             check(groups == 1 or lines[-1]["published_bytes"] > 0, "nothing was published")
             check(groups == 1 or lines[-1]["pulled_bytes"] > 0, "nothing was pulled")

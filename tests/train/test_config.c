@@ -194,7 +194,8 @@ TEST(contradictions_are_refused)
     refuse("train: {steps: 10, warmup: 10}", NULL, "leave nothing of 10 steps");
     refuse("train: {nesterov: true, momentum: 0}", NULL, "needs train.momentum above 0");
     refuse("train: {max_time: soon}", NULL, "'soon' is no time");
-    refuse("model: {init: weights.bin}", NULL, "`shared`, `own` or a .safetensors file");
+    refuse("model: {init: weights.bin}", NULL,
+           "`shared`, `own`, a .safetensors file, the folder of a run, or a model that comes along");
     refuse("", "train.strategy=allreduced", "did you mean 'allreduce'?");
     refuse("", "train.backend=gpu", "backends are: ref");
     static const char *const names[] = {"name=", "name=a/b", "name=..", "name=."};
