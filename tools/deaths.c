@@ -94,14 +94,28 @@ int cod_deaths_first(const cod_deaths *deaths, int told)
     return deaths->ranks[closed.data.fd];
 }
 
+/** Whether the connection is open: its process is the one that connected, and lives. */
+static bool is_open(int connection)
+{
+    struct pollfd closed = {.fd = connection, .events = POLLRDHUP};
+    return poll(&closed, 1, 0) == 0;
+}
+
+bool cod_deaths_are_complete(cod_deaths *deaths)
+{
+    take_connections(deaths);
+    for (int i = 0; i < deaths->count; i++)
+        if (is_open(deaths->connections[i]))
+            return false;
+    return true;
+}
+
 void cod_deaths_kill(cod_deaths *deaths)
 {
     take_connections(deaths);
-    for (int i = 0; i < deaths->count; i++) {
-        struct pollfd connection = {.fd = deaths->connections[i], .events = POLLRDHUP};
-        if (poll(&connection, 1, 0) == 0) /* open: its process is the one that connected */
+    for (int i = 0; i < deaths->count; i++)
+        if (is_open(deaths->connections[i]))
             kill(deaths->pids[i], SIGKILL);
-    }
 }
 
 void cod_deaths_close(cod_deaths *deaths)

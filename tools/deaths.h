@@ -7,6 +7,8 @@
 #ifndef COD_TOOLS_DEATHS_H
 #define COD_TOOLS_DEATHS_H
 
+#include <stdbool.h>
+
 enum { COD_DEATHS_MOST = 4096 };
 
 typedef struct cod_deaths {
@@ -22,6 +24,8 @@ void cod_deaths_join(void);
 void cod_deaths_note(cod_deaths *deaths, int rank, int pid);
 /** The rank that died first; -1 where that is not known, as some of `told` ranks are on another node. */
 int cod_deaths_first(const cod_deaths *deaths, int told);
+/** Whether all ranks on this node that were there are dead. */
+bool cod_deaths_are_complete(cod_deaths *deaths);
 /** Kills the ranks on this node that are still there. */
 void cod_deaths_kill(cod_deaths *deaths);
 void cod_deaths_close(cod_deaths *deaths);

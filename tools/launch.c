@@ -139,14 +139,15 @@ static void terminate(job *j, end_reason reason, double now)
 /**
  * Hands a request to end on until every rank has answered. mpirun answers SIGTERM and SIGINT by killing its ranks;
  * SIGUSR1 it only hands on, and ranks save and end. Before a rank has told of itself, SIGUSR1 could meet a process that
- * does not catch it yet; as it tells when MPI has begun, which all ranks wait for, all of them do from then on.
+ * does not catch it yet; as it tells when MPI has begun, which all ranks wait for, all of them do from then on. Once
+ * the first rank has told how the job ended, SIGUSR1 could meet an mpirun that no longer catches it, and would kill it.
  */
 static void hand_on(job *j, double now)
 {
     j->asked_s = j->asked_s > 0 ? j->asked_s : now;
     if (cod_stop_is_pressing()) {
         terminate(j, PRESSED, now);
-    } else if (j->relay.told == 0 || j->relay.heard < j->relay.told) {
+    } else if (j->relay.code < 0 && (j->relay.told == 0 || j->relay.heard < j->relay.told)) {
         if (now - j->asked_s > (j->relay.told == 0 ? EARLY_S : ANSWER_S)) {
             terminate(j, j->relay.told == 0 ? ASKED_EARLY : DEAF, now);
         } else if (j->relay.told > 0 && now - j->told_s > REPEAT_S) {
@@ -173,7 +174,8 @@ static void look_after(job *j, double now)
 /** Shows the job's lines until it has ended, and sees to it that it ends when it is asked to. */
 static void follow(job *j)
 {
-    while (j->gone_s == 0 || j->from >= 0) {
+    /* Ranks outlive an mpirun that was killed: what they still save counts, and the next job finds none of them. */
+    while (j->gone_s == 0 || j->from >= 0 || !cod_deaths_are_complete(j->deaths)) {
         read_some(j);
         const double now = cod_clock_s();
         if (j->gone_s == 0 && waitpid(j->pid, &j->state, WNOHANG) == j->pid)
@@ -216,11 +218,17 @@ static void explain(const job *j, const cod_relay_death *death, cod_launch_endin
             "'%.4000s' has started none of %d ranks within %.3g s, and was ended; COD_START_TIMEOUT_S is the time that "
             "it may take",
             cod_launcher_program(), j->ranks, j->patience_s);
-    } else if (j->relay.told == 0 && *cod_stop_signal() != 0) {
-        snprintf(ending->why, bytes, "the job was asked to end before its ranks had begun; nothing was trained");
+    } else if (j->reason == ASKED_EARLY || (j->relay.told == 0 && *cod_stop_signal() != 0)) {
+        /* mpirun leaves its ranks two seconds in which they may begin, and loses what they say: the folder tells. */
+        snprintf(ending->why, bytes, "the job was asked to end before its ranks had begun, and was ended");
+        ending->has_begun = true;
     } else if (j->relay.told == 0) {
         snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d and started none of %d ranks",
                  cod_launcher_program(), WEXITSTATUS(j->state), j->ranks);
+    } else if (j->relay.code < 0 && WEXITSTATUS(j->state) != COD_EXIT_OK && j->relay.held_bytes == 0) {
+        snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d", cod_launcher_program(),
+                 WEXITSTATUS(j->state));
+        ending->has_begun = true;
     }
 }
 

@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 
-from train_support import check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import MPIEXEC, check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {"single": ["train.strategy=single"], "2x1": ["train.strategy=codistill", "cluster.groups=2"]}
 ENDLESS = ["name=s", "train.steps=10000000", "eval.every=0", "checkpoint.every=1000000", "log.tensorboard=false", "log.samples=0"]
@@ -139,6 +139,34 @@ def launcher_hangs(bench):
         result = end(bench, process)
         check(result.code in (1, -signal.SIGTERM), "exit code", result)  # the signal: the program had not begun
         check(result.code < 0 or BEGUN_NOTHING[0] in result.err, "no message", result)
+
+
+def launcher_is_late(bench):
+    """Ranks that begin after their job was given up are killed with it, and the job does not fail without a word."""
+    path = launcher(bench, f"trap '' TERM; sleep 1.2; exec {MPIEXEC} \"$@\"")
+    process = start(bench, "2x1", environment=path)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    result = end(bench, process)
+    messages = [line for line in result.err.splitlines() if line.startswith("codistill: ")]
+    if result.code >= 0:  # else the program had not begun
+        check(result.code == 1 and len(messages) == 1 and any(words in messages[0] for words in BEGUN_NOTHING), "no message", result)
+
+
+def launcher_fails_late(bench):
+    """mpirun that is asked to end, too, fails although its ranks have saved: what the ranks say counts."""
+    result = end(bench, start(bench, "2x1", "train.steps=20", environment=launcher(bench, f"{MPIEXEC} \"$@\"\nexit 1")), 300)
+    check(result.code == 0 and "codistill: " not in result.err, "the ranks ended well", result)
+
+
+def launcher_lingers(bench):
+    """A request that comes when all ranks have ended well, and mpirun has not: it must not be killed by what would ask its ranks."""
+    done = bench.path("done")
+    process = start(bench, "2x1", "train.steps=20", environment=launcher(bench, f"{MPIEXEC} \"$@\"\ntouch {done}\nsleep 2"))
+    wait_for(lambda: os.path.exists(done), process)
+    process.send_signal(signal.SIGTERM)
+    result = end(bench, process)
+    check(result.code == 0 and "codistill: " not in result.err and "stopped" not in result.err, "the job had finished", result)
 
 
 def wait_for(condition, process):
@@ -267,6 +295,9 @@ CASES = {
     "pressed": pressed,
     "starts-nothing": starts_nothing,
     "launcher-hangs": launcher_hangs,
+    "launcher-is-late": launcher_is_late,
+    "launcher-fails-late": launcher_fails_late,
+    "launcher-lingers": launcher_lingers,
     "processor-time": processor_time,
     "file-size": file_size,
     "reader-goes-single": reader_goes("single"),

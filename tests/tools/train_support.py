@@ -184,6 +184,15 @@ def descendants(pid):
     return found
 
 
+def is_alive(pid):
+    """Whether it runs: one that has ended stays a zombie until its parent asks."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
 def rank_process(process, rank):
     """The process id of a rank of a job."""
     for pid in descendants(process.pid):
