@@ -16,7 +16,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PATIENCE_S = 120  # for what takes a second or two on a machine of one's own
+PATIENCE_S = 300  # without any sign of life, for what takes a second or two on a machine of one's own
+MOST_STEPS = 20000  # that both groups make before one has the other's new version, which takes a few hundred
 EVERY = 25        # steps between two lines of metrics
 WHAT = """\
 Trains a tiny model on generated pictures in groups that are separate jobs (`codistill train --group K exchange.transport=file`). At
@@ -77,11 +78,14 @@ def say(text=""):
     print(text, flush=True)
 
 
-def wait_until(condition, what, seconds=PATIENCE_S):
-    end = time.monotonic() + seconds
+def wait_until(condition, what, life=lambda: None):
+    """However slow the machine is: as long as `life` changes, it waits."""
+    seen, since = life(), time.monotonic()
     while not condition():
-        if time.monotonic() > end:
-            raise Failure(f"not within {seconds} s: {what}")
+        if life() != seen:
+            seen, since = life(), time.monotonic()
+        if time.monotonic() > since + PATIENCE_S:
+            raise Failure(f"not within {PATIENCE_S} s: {what}")
         time.sleep(0.01)
 
 
@@ -136,7 +140,7 @@ class Group:
     def __init__(self, soak, index, ranks):
         self.soak, self.index, self.ranks = soak, index, ranks
         self.kills = self.stops = self.refused = self.lost = 0
-        self.back_s, self.process, self.lives = [], None, 0
+        self.back_s, self.process, self.lives, self.back_at = [], None, 0, 0
         self.pids = []
 
     def start(self):
@@ -166,6 +170,16 @@ class Group:
     def holds_after(self, peer, version):
         self.read()
         return self.taken.get(peer, 0) > version
+
+    def step_now(self):
+        """Of its last whole line of metrics; 0: there is none."""
+        lines = self.metrics.path.read_bytes().split(b"\n")[:-1] if self.metrics.path.exists() else []
+        return json.loads(lines[-1])["step"] if lines else 0
+
+    def check_pace(self, peer, steps):
+        """Fails where both have trained long enough since the other came back. `steps`: of this one, when it did"""
+        if self.steps[-1] - steps > MOST_STEPS and peer.step_now() - peer.back_at > MOST_STEPS:
+            raise Failure(f"group {self.index} has no new version of group {peer.index}, though both have trained {MOST_STEPS} steps since")
 
     def check_alive(self):
         if self.process.poll() is not None:
@@ -223,6 +237,11 @@ class Soak:
     def kills(self):
         return sum(group.kills for group in self.groups)
 
+    def life(self):
+        """Changes as long as any group trains or starts: the sizes of the files that they write."""
+        paths = [path for group in self.groups for path in (group.metrics.path, group.events.path, group.log_path)]
+        return [path.stat().st_size if path.exists() else 0 for path in paths]
+
     def is_over(self):
         return self.kills >= self.kills_wanted if self.kills_wanted else time.monotonic() > self.until
 
@@ -240,9 +259,9 @@ class Soak:
         for group in self.groups:
             group.start()
         for group in self.groups:
-            wait_until(lambda: group.check_alive() or group.newest_checkpoint() > 0, f"group {group.index} trains")
+            wait_until(lambda: group.check_alive() or group.newest_checkpoint() > 0, f"group {group.index} trains", self.life)
             for peer in self.groups:
-                wait_until(lambda: peer is group or group.holds_after(peer.index, 0), f"group {peer.index} teaches group {group.index}")
+                wait_until(lambda: peer is group or group.holds_after(peer.index, 0), f"group {peer.index} teaches group {group.index}", self.life)
 
     def away(self, kind, victim, seconds, role, second):
         """The death and the return, or the pause. @return what was done, and the newest version that was published before"""
@@ -255,6 +274,7 @@ class Soak:
             finally:
                 send(pids, signal.SIGCONT)
             victim.stops += 1
+            victim.back_at = victim.step_now()
             victim.since = time.monotonic()
             return f"hung for {4 * seconds:.1f} s", left
         self.died = [*self.died[-1:], victim.index]
@@ -270,9 +290,10 @@ class Soak:
             left, saved = max(left, victim.newest_version()), victim.newest_checkpoint()
             victim.start()
             name = f"all, and again after {second:.2f} s"
-        wait_until(lambda: victim.check_alive() or victim.resumed_at() is not None, f"group {victim.index} starts again")
+        wait_until(lambda: victim.check_alive() or victim.resumed_at() is not None, f"group {victim.index} starts again", self.life)
         if victim.resumed_at() != saved:
             raise Failure(f"group {victim.index} resumed at step {victim.resumed_at()}, but its newest checkpoint is of step {saved}")
+        victim.back_at = saved
         return f"killed ({name}), resumed at step {saved}", left
 
     def meanwhile(self, victim, seconds):
@@ -283,7 +304,8 @@ class Soak:
         begun = [len(group.steps) for group in others]
         time.sleep(seconds)
         for group, lines in zip(others, begun):
-            wait_until(lambda: group.check_alive() or group.read() or len(group.steps) > lines + 1, f"group {group.index} goes on alone")
+            wait_until(lambda: group.check_alive() or group.read() or len(group.steps) > lines + 1, f"group {group.index} goes on alone",
+                       self.life)
             before = group.step_ms[max(0, lines - 40):lines]
             if len(before) > 3:
                 self.ratios.append(statistics.median(group.step_ms[lines:]) / statistics.median(before))
@@ -308,8 +330,9 @@ class Soak:
         lives, since = [group.process.pid for group in others], [group.steps[-1] for group in others]
         what, left = self.away(kind, victim, seconds, role, second)
         for group in others:
-            wait_until(lambda: group.check_alive() or victim.check_alive() or group.holds_after(victim.index, left),
-                       f"group {group.index} takes a version of group {victim.index} after {left}, which it had published before")
+            steps = group.steps[-1]
+            wait_until(lambda: group.check_alive() or victim.check_alive() or group.check_pace(victim, steps) or group.holds_after(victim.index, left),
+                       f"group {group.index} takes a version of group {victim.index} after {left}, which it had published before", self.life)
         victim.back_s.append(time.monotonic() - victim.since)
         victim.read()
         self.count_refused()
