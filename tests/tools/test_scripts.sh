@@ -58,6 +58,10 @@ expect 1 "crossing.sh quality" tools/bench/crossing.sh plot --quality /nowhere/q
 expect 0 "usage: tools/soak.sh" env -C / "$PWD/tools/soak.sh" --help
 expect 2 "'3' is no list of two groups' ranks or more" tools/soak.sh --groups 3
 expect 2 "not allowed with argument" tools/soak.sh --kills 1 --minutes 1
+expect 0 "usage: tools/signals.sh" env -C / "$PWD/tools/signals.sh" --help
+expect 2 "'SIGWINCH' is none of SIGINT, SIGTERM" tools/signals.sh --signals SIGINT,SIGWINCH
+expect 2 "--tries and --jobs are 1 or more" tools/signals.sh --tries 0
+expect 1 "signals: /nowhere/codistill is not there; build it" tools/signals.sh --codistill /nowhere/codistill
 expect 1 "soak: /nowhere/codistill is not there" tools/soak.sh --codistill /nowhere/codistill
 expect 2 "there is no variant f64-eager" tools/bench/step_vs_pytorch.sh --codistill /bin/true --variants f64-eager
 expect 2 "there is no variant f64-eager" tools/bench/gan_vs_pytorch.sh --codistill /bin/true --variants f64-eager
