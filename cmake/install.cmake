@@ -34,6 +34,8 @@ configure_file(cmake/codistill.pc.in ${CMAKE_BINARY_DIR}/codistill.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/codistill.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(DIRECTORY share/models DESTINATION ${CMAKE_INSTALL_DATADIR}/codistill)
+install(PROGRAMS tools/get-data.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/codistill/tools)
+install(DIRECTORY tools/data DESTINATION ${CMAKE_INSTALL_DATADIR}/codistill/tools)
 install(DIRECTORY share/examples configs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.webp" PATTERN "*.diff")
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings the data that the configurations name, data/NAME of this checkout, and checks them. Data that lie in the folder of the variable
+# Brings the data that the configurations name, data/NAME of this checkout (installed: of the current folder), and checks them. Data that lie in the folder of the variable
 # COD_DATA are linked; Debian's packages are fetched and unpacked, not installed; of the rest it says where to get it.
 #
 # usage: tools/get-data.sh [--from DIR] [--check] [NAME ...]
@@ -8,12 +8,14 @@
 #   --check      checks what data/NAME holds, and brings nothing
 set -euo pipefail
 caller=$PWD
-cd "$(dirname "$0")/.."
+called=$0
+here=$(cd "$(dirname "$0")" && pwd)
+[ ! -e "$here/../CMakeLists.txt" ] || cd "$here/.."
 
 sets=(photos debian-photos set5 mnist iris insects niqe vgg19 squeezenet)
 
-usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' tools/get-data.sh && echo "sets: ${sets[*]}"; }
-bad_usage() { echo "get-data: $1; see tools/get-data.sh --help" >&2; exit 2; }
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$here/get-data.sh" && echo "sets: ${sets[*]}"; }
+bad_usage() { echo "get-data: $1; see $called --help" >&2; exit 2; }
 say() { echo "get-data: $*"; }
 complain() { echo "get-data: $*" >&2; }
 
@@ -34,7 +36,7 @@ what() {
 
 # Where people get a set that this script cannot fetch, and how it is brought in.
 where() {
-    local bring="tools/get-data.sh $1 --from DIR"
+    local bring="$called $1 --from DIR"
     case $1 in
         photos)
             echo "  BSDS500: https://www2.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/BSR/BSR_bsds500.tgz (70 MB);"
@@ -115,7 +117,7 @@ gather() {
             [[ $chosen == *.gz ]] && [[ $name != *.gz ]] && name=$name.gz
             gathered+=("$chosen"$'\t'"$name")
         elif [ $here = yes ]; then differing+=("$name"); else missing+=("$name"); fi
-    done <"tools/data/$set.sha256"
+    done <"$here/data/$set.sha256"
     [ ${#gathered[@]} -eq $count ] && return 0
     complain "$set: '$folder' holds ${#gathered[@]} of the $count files$(some missing "${missing[@]}")$(some "other content" "${differing[@]}")"
     return 1
@@ -225,7 +227,7 @@ check() {
         say "$set: data/$set stands for data/debian-photos"
         set=debian-photos
     fi
-    [ -d "data/$set" ] || { complain "$set: there is no data/$set; tools/get-data.sh $1 brings it"; return 1; }
+    [ -d "data/$set" ] || { complain "$set: there is no data/$set; $called $1 brings it"; return 1; }
     gather "$set" "data/$set" && say "$1: data/$1 is complete (${#gathered[@]} files)"
 }
 
@@ -236,7 +238,7 @@ list() {
         [ ! -d "data/$set" ] || state="data/$set"
         printf '%-14s %-19s %s\n' "$set" "$state" "$(what "$set")"
     done
-    echo "tools/get-data.sh NAME brings one."
+    echo "$called NAME brings one."
 }
 
 unpacked=

@@ -170,12 +170,21 @@ static float expected_range(const uint32_t *counts)
     return largest > 0 ? (float)(largest * chosen / COD_RANGE_STEPS) : 1;
 }
 
-/** Rows of all kinds: activations, one magnitude alone, none, what is not finite, as many as a number holds. */
+/**
+ * Rows of all kinds: activations, one magnitude alone, none, what is not finite, as many as a number holds, and one far
+ * beyond all others, which the range leaves out.
+ */
 static void fill_row(uint32_t *counts, uint64_t seed, int kind)
 {
     const cod_view x = cod_view_dense(NULL, 0, COD_F32, shapes[2 + seed % 2]);
     if (kind < 6) {
         free(random_tensor(&x, seed, kind, counts));
+        return;
+    }
+    if (kind == 10) {
+        for (int i = 1; i <= 64; i++)
+            counts[cod_bf16_from_f32((float)i / 64)] = 10000 + (uint32_t)seed;
+        counts[cod_bf16_from_f32(4)] = 1;
         return;
     }
     cod_rng rng = cod_rng_open(seed, 0, 0, 0, COD_RNG_TEST, (uint32_t)kind);
@@ -189,7 +198,7 @@ static void fill_row(uint32_t *counts, uint64_t seed, int kind)
 /** @param rows  the first of them of kind `seed` */
 static void check_ranges(const cod_backend *backend, cod_device *device, int64_t rows, uint64_t seed)
 {
-    enum { KINDS = 10 };
+    enum { KINDS = 11 };
     const size_t row_bytes = COD_MAGNITUDES * sizeof(uint32_t);
     uint32_t *counts = calloc((size_t)rows, row_bytes);
     float *ranges = calloc((size_t)rows, sizeof *ranges);
@@ -223,7 +232,7 @@ static void check(const cod_backend *backend, int threads, bool wide)
     assert_ok(backend->open(&(cod_device_options){.threads = threads}, &device));
     for (uint64_t seed = 0; seed < 24; seed++) {
         check_magnitudes(backend, device, seed % 4 < 2 ? COD_F32 : wide && seed % 3 == 0 ? COD_F64 : COD_BF16, seed);
-        if (seed < 10)
+        if (seed < 11)
             check_ranges(backend, device, 1 + (int64_t)seed % 4, seed);
     }
     backend->close(device);

@@ -7,6 +7,7 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir -p "$place/checkout/tools/data" "$place/bin" "$place/shared/set5" "$place/package/usr/share/backgrounds/mate/nature" "$place/package/usr/share/backgrounds/mate/desktop"
 cp tools/get-data.sh "$place/checkout/tools"
+touch "$place/checkout/CMakeLists.txt"
 cd "$place/checkout" || exit 1
 
 # Sets of our own: two pictures, two packed files, weights, and a package's photographs.
@@ -70,6 +71,11 @@ holds data/set5/mine.png
 rm -r data/set5
 expect 0 "set5: 2 files in data/set5" env -C "$place" -u COD_DATA "$PWD/tools/get-data.sh" --from download set5
 holds data/set5/a.png
+# Installed, it fills the folder that it is called in.
+mkdir "$place/prefix" "$place/elsewhere" && cp -r tools "$place/prefix"
+expect 0 "set5: 2 files in data/set5" env -C "$place/elsewhere" -u COD_DATA "$place/prefix/tools/get-data.sh" --from ../download set5
+holds "$place/elsewhere/data/set5/a.png"
+lacks "$place/prefix/data"
 if [ -L data/set5/a.png ]; then echo "FAILED: --from left a link" && failed=1; fi
 
 # Packed or not, a file is told by what it holds.

@@ -55,6 +55,8 @@ def tree(folder):
     for path in ("bin/codistill", "include/codistill/train/train.h", "include/codistill/infer/upscaler.h", "share/codistill/models/README.md",
                  "share/bash-completion/completions/codistill", "share/man/man5/codistill.5", "share/doc/codistill/docs/troubleshooting.md"):
         assert (prefix / path).is_file(), f"there is no {path}"
+    said = run(prefix / "share/codistill/tools/get-data.sh", cwd=folder)
+    assert "photos " in said and f"{prefix}/share/codistill/tools/get-data.sh NAME brings one." in said, said
     names = [path.name for path in (prefix / "include").rglob("*.h")]
     assert len(names) > 100 and not [name for name in names if name.endswith("_internal.h")], names
     assert "codistill 0." in run(prefix / "bin/codistill", "--version", cwd=folder)
