@@ -32,9 +32,9 @@ static void settle(small_gan *gan)
 }
 
 #ifdef __SANITIZE_ADDRESS__ /* which takes five times as long */
-enum { EVERY = 2 };
+enum { CHECKS_APART = 2 };
 #else
-enum { EVERY = 1 };
+enum { CHECKS_APART = 1 };
 #endif
 
 TEST(gradients_agree_with_differences)
@@ -44,7 +44,7 @@ TEST(gradients_agree_with_differences)
         "gan.content=pixel train.loss=mse gan.label_smoothing=0.1 gan.r1=0.1",
         "gan.content=[vgg11,0.1*vgg12] gan.content_weight=1e-3 gan.pixel_weight=0.3 gan.warm_up=2",
         "gan.content=pixel gan.r1=0.1 gan.r1_every=3"};
-    for (size_t i = 0; i < sizeof checked / sizeof checked[0]; i += EVERY) {
+    for (size_t i = 0; i < sizeof checked / sizeof checked[0]; i += CHECKS_APART) {
         small_gan gan;
         net_check check;
         char words[256];

@@ -28,14 +28,14 @@ static const char *const checked[] = {
     "gan.content_weight=1e-2"};
 
 #ifdef __SANITIZE_ADDRESS__ /* which takes five times as long */
-enum { EVERY = 2 };
+enum { CHECKS_APART = 2 };
 #else
-enum { EVERY = 1 };
+enum { CHECKS_APART = 1 };
 #endif
 
 TEST(gradients_agree_with_differences)
 {
-    for (size_t i = 0; i < sizeof checked / sizeof checked[0]; i += EVERY) {
+    for (size_t i = 0; i < sizeof checked / sizeof checked[0]; i += CHECKS_APART) {
         small_gan gan;
         net_check check;
         char words[256];
