@@ -4,11 +4,13 @@ whichever it was."""
 
 import concurrent.futures
 import os
+import pathlib
 import shutil
 import sys
 
 from train_support import check, png, run_cases
 
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "io" / "golden" / "torch"
 MLP = """\
 name: p
 cluster: {threads: 1}
@@ -73,6 +75,15 @@ def evaluate(bench):
     fail_each(bench, "eval", "runs/m/final.safetensors", "--data", "photos")
 
 
+def import_file(bench):
+    fail_each(bench, "import", str(GOLDEN / "edsr.pth"), "-o", "OUT.safetensors")
+
+
+def report(bench):
+    prepare(bench)
+    fail_each(bench, "report", "runs/m")
+
+
 def train(bench):
     prepare(bench)
     fail_each(bench, "train", "p.yaml", "train.strategy=single", "output=OUT", "log.tensorboard=false")
@@ -106,7 +117,7 @@ def train_calls(bench):
     fail_each(bench, *command, calls=True, every=5, then=resumed)
 
 
-CASES = {"plan": plan, "export": export, "config": config, "upscale": upscale, "eval": evaluate, "train": train, "calls": calls, "train-calls": train_calls}
+CASES = {"plan": plan, "export": export, "config": config, "import": import_file, "upscale": upscale, "eval": evaluate, "report": report, "train": train, "calls": calls, "train-calls": train_calls}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
