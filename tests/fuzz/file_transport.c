@@ -103,10 +103,11 @@ static void look_and_pull(file *t, const uint8_t *version, size_t bytes)
         who->window != NULL && file_check_window(t, who->window, who->damage, &identity, &header) == COD_OK;
     pull(t, p);
     pthread_mutex_unlock(&t->mutex);
-    cod_slot_stamp stamp;
+    cod_slot_stamp stamp, written;
+    const bool stamped = sound && cod_slot_read_stamp(who->window, &written);
     const uint64_t left = file_newest_left(t, &stamp);
     fuzz_kinds[0].taken += sound;
-    FUZZ_DEMAND(left <= COD_SLOT_VERSION_MAX && (!sound || left >= header.newest));
+    FUZZ_DEMAND(left <= COD_SLOT_VERSION_MAX && (!stamped || left >= header.newest));
     if (p->phase == PULL_HERE) {
         fuzz_kinds[t->sealed ? 2 : 1].taken++;
         FUZZ_DEMAND(sound && p->entry.version == VERSION && p->entry.bytes <= SLOT_BYTES &&
