@@ -154,7 +154,7 @@ void cod_exif_drop_thumbnail(uint8_t *bytes, size_t count)
     if (!tiff_open(bytes, count, &t))
         return;
     const size_t directory = first_directory(&t), next = directory + 2 + entries(&t, directory) * ENTRY;
-    if (next <= count && count - next >= 4)
+    if (directory >= TIFF_HEAD && next <= count && count - next >= 4)
         put(bytes + next, 0, 4, t.little);
 }
 
