@@ -58,14 +58,22 @@ static cod_status take_result(const cod_comparison *c, cod_compare_run *run)
     return COD_OK;
 }
 
+/** "0:40:00": how long `left` runs take if each takes as long as `count` others did, in the mean. */
+static void describe_time(double seconds, size_t count, size_t left, char *text, size_t bytes)
+{
+    const long s = lround(seconds / (double)count * (double)left);
+    snprintf(text, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
 /** ", about 0:40:00 left" if the runs from `next` on take as long each as those that were trained did. */
 static void describe_left(const cod_comparison *c, size_t next, char *text, size_t bytes)
 {
     size_t left = 0;
     for (size_t i = next; i < c->run_count; i++)
         left += c->runs[i].same == NULL && c->runs[i].state == COD_COMPARE_MISSING;
-    const long s = lround(c->trained_s / (double)c->trained * (double)left);
-    snprintf(text, bytes, ", about %ld:%02ld:%02ld left", s / 3600, s / 60 % 60, s % 60);
+    char time[32];
+    describe_time(c->trained_s, c->trained, left, time, sizeof time);
+    snprintf(text, bytes, ", about %s left", time);
 }
 
 static cod_status train_one(cod_comparison *c, cod_compare_run *run, size_t number)
@@ -180,8 +188,9 @@ cod_status cod_comparison_preview(cod_comparison *c, FILE *out)
     }
     fprintf(out, "%zu runs are finished, %zu are to be trained", finished, left);
     if (finished > 0 && left > 0) {
-        const long s = lround(wall_s / (double)finished * (double)left);
-        fprintf(out, "; if they take as long, in %ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+        char time[32];
+        describe_time(wall_s, finished, left, time, sizeof time);
+        fprintf(out, "; if they take as long, in %s", time);
     }
     fprintf(out, "\n");
     return COD_OK;

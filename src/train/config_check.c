@@ -202,8 +202,7 @@ static void check_model(cod_run_config *run, const cod_group_config *group, int 
         snprintf(key, sizeof key, "%smodel.init", place);
         cod_config_problem_key(config, key,
                                "'%s' is not `shared`, `own`, a .safetensors file, the folder of a run, or a model that "
-                               "comes along, such as "
-                               "sr-x4",
+                               "comes along, such as sr-x4",
                                init);
     }
     const int multiple = cod_model_multiple(group->kind, group->architecture);
