@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: codistill eval MODEL --data DIR [options]\n\n"
+    "usage: codistill eval MODEL --data PATH [options]\n\n"
     "Measures a model.\n"
     "For super-resolution, MODEL is a .safetensors file (also one of a checkpoint), the folder of a training run, one\n"
     "of the models that come with the program (sr-x4, sr-x4-perceptual), or `bicubic`. Each picture of DIR is reduced\n"
@@ -28,7 +28,7 @@ static const char help[] =
     "For a classifier, the command prints accuracy, cross-entropy, calibration error, the accuracy of each class and\n"
     "the confusion matrix. DIR holds data of the kind that the model was trained on; for MNIST, the test files are\n"
     "used.\n\n"
-    "  --data DIR      pictures (PNG, JPEG, WebP, TIFF, BMP), also in subfolders; or a classifier's examples\n"
+    "  --data PATH     pictures (PNG, JPEG, WebP, TIFF, BMP), also in subfolders; or a classifier's examples\n"
     "  --scale N       must equal the model's scale; for bicubic any from 1 to 16 (4)\n"
     "  --metrics LIST  super-resolution: metrics to print (psnr,ssim). For niqe, pi and lpips, lower is better:\n"
     "                  niqe   how natural the result's statistics are; the original's NIQE is printed beside it\n"
@@ -178,7 +178,7 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     if (argc - optind > 1)
         return cod_cmd_usage(argv[0], "one MODEL is wanted, not also '%s'", argv[optind + 1]);
     if (args->data == NULL)
-        return cod_cmd_usage(argv[0], "--data DIR is missing: the folder of pictures");
+        return cod_cmd_usage(argv[0], "--data PATH is missing: a folder of pictures, or a classifier's examples");
     if (cod_metrics_parse(args->metric_names != NULL ? args->metric_names : "psnr,ssim", &args->metrics) != COD_OK)
         return cod_cmd_usage(argv[0], "--metrics: %s", cod_error_message());
     if ((args->metrics & COD_METRICS_OF_NIQE) != 0 && args->niqe_model == NULL)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_COLUMNS = 4096 };
 
@@ -54,6 +55,9 @@ static cod_status read_open(FILE *file, const char *path, char **text, size_t *l
 
 static cod_status read_text(const char *path, char **text, size_t *length)
 {
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return cod_fail(COD_ERR_IO, "data.path: '%s' is a folder; name the table in it, a CSV file", path);
     FILE *file = cod_regular_stream(path);
     if (file == NULL)
         return cod_fail(COD_ERR_IO, "data.path: '%s': %s", path,

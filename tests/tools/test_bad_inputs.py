@@ -374,6 +374,7 @@ CASES = {
         ([*CLASSES, "data.kind=iris", "data.path=flowers.xlsx"], 1, "is an Office document, such as xlsx, not a table"),
         ([*CLASSES, "data.kind=iris", "data.path=/dev/zero"], 1, "is no regular file"),
         ([*CLASSES, "data.kind=iris", "data.path=pipe.csv"], 1, "is no regular file"),
+        ([*CLASSES, "data.kind=iris", "data.path=photos"], 1, "is a folder; name the table in it, a CSV file"),
         (["train", "ok.yaml", "name=i", "model.init=lfs.safetensors"], 1, "is a Git LFS pointer, not a safetensors file"),
     ],
     "ranks": [
