@@ -12,6 +12,7 @@ enum {
     MOST_CHANNELS = 128,
     MOST_WIDTH = 1 << 15, /**< so that places within a tile's rows are ints */
     MORE_WIDTHS = 32,     /**< of tiles that are tried, beyond the widest */
+    MORE_HEIGHTS = 3,     /**< the same for each width, beyond the highest */
     TICKET_BYTES = 128,
     PACK_PIECE = 8
 };
@@ -166,6 +167,17 @@ static int blocks_of(const cod_device *device, const conv3_work *work, const con
 }
 
 /**
+ * Whether a block of the next launch fits a multiprocessor beside one of this launch, which has finished its products:
+ * then its weights come while the rest of this launch runs. A multiprocessor has 1 KB more than a block may ask for,
+ * and keeps 1 KB for each block (CUDA C++ Programming Guide, technical specifications).
+ */
+static bool leaves_room(const cod_device *device, const conv3_work *work)
+{
+    enum { KEPT = 1024 };
+    return 2 * (static_cast<size_t>(work->places.end) + KEPT) <= device->shared_bytes + KEPT;
+}
+
+/**
  * About how many clock cycles a multiprocessor needs: products at the rate that mma.sync was measured at on an H100,
  * and what is loaded and stored at 16 bytes a cycle, half of which another group's products hide. Eight pixels of two
  * rows lie in fewer banks than eight of one row, where the tile's width is no multiple of eight.
@@ -173,26 +185,28 @@ static int blocks_of(const cod_device *device, const conv3_work *work, const con
 static double cost_of(const cod_device *device, const conv3_work *work, const conv3_kernel *kernel, int groups)
 {
     const int each = cuda_divide_up(work->tiles, blocks_of(device, work, kernel));
+    const double weights = leaves_room(device, work) ? 0 : 18.0 * work->channels * kernel->columns;
     const double products = 9.0 * work->channels * kernel->rows * kernel->columns / (1200 * kernel->speed);
     const double bytes = 2.0 * work->channels * (work->tile_h + 2) * (work->tile_w + 2) +
                          2.0 * kernel->columns * work->tile_h * work->tile_w;
     const double banks = work->tile_w % 8 == 0 ? 1 : 1.15;
-    return each * (products * banks + bytes / 16 * (groups > 1 && each > 1 ? 0.5 : 1));
+    return each * (products * banks + bytes / 16 * (groups > 1 && each > 1 ? 0.5 : 1)) + weights / 16;
 }
 
 /**
- * Sets the tile's size, which `across` tiles in a row of the image have.
+ * Sets the tile's size, which `across` tiles in a row of the image have. `more`: tiles in a column of it beside those
+ * that would do, so that a small batch has more blocks with less to load each.
  *
  * @return false where the kernel has none such
  */
-static bool set_tile(conv3_work *work, const conv3_kernel *kernel, int across)
+static bool set_tile(conv3_work *work, const conv3_kernel *kernel, int across, int more)
 {
     work->tile_w = cuda_divide_up(work->w, across);
     const int most = kernel->rows / work->tile_w;
     if (most < 1)
         return false;
-    work->tiles_down = cuda_divide_up(work->h, most < work->h ? most : work->h);
-    work->tile_h = cuda_divide_up(work->h, work->tiles_down);
+    work->tile_h = cuda_divide_up(work->h, cuda_divide_up(work->h, most) + more);
+    work->tiles_down = cuda_divide_up(work->h, work->tile_h);
     work->tiles_across = cuda_divide_up(work->w, work->tile_w);
     const int64_t tiles = static_cast<int64_t>(work->images) * work->tiles_down * work->tiles_across;
     work->tiles = static_cast<int>(tiles);
@@ -213,10 +227,12 @@ static void try_kernel(const cod_device *device, const conv3_kernel *kernel, con
     if (work.outputs % kernel->columns != 0 || (kernel->channels > 0 && kernel->channels != work.channels))
         return;
     const int widest = cuda_divide_up(work.w, kernel->rows);
-    for (int across = widest; across <= work.w && across < widest + MORE_WIDTHS; across++) {
-        if (!set_tile(&work, kernel, across))
+    for (int i = 0; i < MORE_WIDTHS * MORE_HEIGHTS; i++) {
+        const int across = widest + i / MORE_HEIGHTS;
+        if (across > work.w || !set_tile(&work, kernel, across, i % MORE_HEIGHTS))
             continue;
-        for (int groups = kernel->most_groups; groups > 0; groups--) {
+        const int each = cuda_divide_up(work.tiles, blocks_of(device, &work, kernel));
+        for (int groups = each < kernel->most_groups ? each : kernel->most_groups; groups > 0; groups--) {
             work.places = places_of(&work, kernel, groups);
             if (static_cast<size_t>(work.places.end) > device->shared_bytes)
                 continue;

@@ -127,8 +127,8 @@ TEST(less_shared_memory_has_other_kernels)
 TEST(tiles_follow_from_the_batch)
 {
     static const struct {
-        int images, rows, tile_h, tile_w, tiles, blocks;
-    } expected[] = {{16, 96, 12, 8, 96, 96}, {64, 96, 12, 8, 384, 132}, {256, 192, 8, 24, 768, 132}};
+        int images, rows, tile_h, tile_w, tiles, blocks, groups;
+    } expected[] = {{16, 96, 3, 24, 128, 128, 1}, {64, 96, 12, 8, 384, 132, 3}, {256, 192, 8, 24, 768, 132, 2}};
     cod_device h100 = *test_cuda.device;
     h100.multiprocessors = 132;
     for (const auto &e : expected) {
@@ -150,6 +150,9 @@ TEST(tiles_follow_from_the_batch)
             assert_int_equal(choice.work.tile_w, e.tile_w);
             assert_int_equal(choice.work.tiles, e.tiles);
             assert_int_equal(blocks_of(&h100, &choice.work, &choice.kernel), e.blocks);
+            assert_int_equal(choice.groups, e.groups);
+            if (e.groups == 1) /* the next launch's block finds room beside it */
+                assert_in_range(choice.work.places.end, 1, 113 << 10);
             sequence_clear(&s);
         }
     }
