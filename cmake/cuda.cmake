@@ -84,9 +84,11 @@ set(nccl_folders ${wheel_folders})
 list(TRANSFORM cudnn_folders APPEND /cudnn/include)
 list(TRANSFORM cublas_folders APPEND /cublas/include)
 list(TRANSFORM nccl_folders APPEND /nccl/include)
-find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_PATH}/include PATHS ${cudnn_folders})
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${nccl_folders})
-find_path(CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${cublas_folders})
+set(toolkit_folders ${wheel_folders}) # the wheels of CUDA 13 share a folder
+list(TRANSFORM toolkit_folders APPEND /cu13/include)
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_PATH}/include PATHS ${cudnn_folders} ${toolkit_folders})
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${nccl_folders} ${toolkit_folders})
+find_path(CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${cublas_folders} ${toolkit_folders})
 
 # cod_cuda_library(TARGET NAME INCLUDE): sets COD_HAVE_NAME, and the folder beside the headers where the library lies, if it is there.
 function(cod_cuda_library target name include)

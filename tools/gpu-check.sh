@@ -9,7 +9,7 @@
 #             beside ref's and PyTorch's; 4 times. Without it: 1, 4, 3, 2, and after each its results are in $OUT
 #   --minutes M  for all of it, the build too (8); what has no time left is `not measured`
 #   --pack    on another machine: collects xxHash's header, cmocka and the commit in build/gpu-pack, for a machine that lacks them
-#   --bundle  on another machine: packs its release build with libraries and data into build/gpu-bundle, at most 60 MB
+#   --bundle  on another machine: packs its release build with libraries and data into build/gpu-bundle, at most 47 MB
 #   --whole   builds nothing: trains and upscales on the GPU with what is packed in build/gpu-bundle; --rehearse: a few steps on the CPU
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -186,7 +186,7 @@ judge() {
     esac
 }
 
-ctest=(ctest --test-dir $tree -R '_device|cuda_resources')
+ctest=(ctest --test-dir $tree -R _device) # the kernels' resources are read below
 
 # Of ctest's output: how many tests ended so.
 count_tests() { grep -E '^ *[0-9]+/[0-9]+ Test' build/gpu-check.tests.log | grep -cE "$1"; }

@@ -1,5 +1,9 @@
 #include "core/queue.h"
 
+#include "core/log.h"
+
+#include <stdio.h>
+
 bool cod_backend_runs_at_once(const cod_backend *backend)
 {
     return backend->queue_create == NULL;
@@ -69,25 +73,41 @@ static cod_status record(const cod_backend *backend, cod_device *device, cod_que
                          void *context, cod_recording **out)
 {
     cod_recording *recording = NULL;
+    char first[512];
     COD_TRY(backend->capture_begin(device, queue));
     const cod_status status = work(context);
+    snprintf(first, sizeof first, "%s", cod_error_message());
     const cod_status ended = backend->capture_end(device, queue, &recording);
     if (status != COD_OK || ended != COD_OK) {
         cod_recording_destroy(backend, recording);
-        return status != COD_OK ? status : ended;
+        return status != COD_OK ? cod_fail(status, "%s", first) : ended;
     }
     *out = recording;
     return COD_OK;
 }
 
 cod_status cod_queue_replay(const cod_backend *backend, cod_device *device, cod_queue *queue, cod_queue_work work,
-                            void *context, cod_recording **recording)
+                            void *context, cod_replay *replay)
 {
+    enum { MOST_FAILURES = 3 };
     if (!cod_backend_records(backend))
         return work(context);
-    if (*recording == NULL)
-        COD_TRY(record(backend, device, queue, work, context, recording));
-    return backend->recording_run(*recording, queue);
+    if (replay->recording == NULL) {
+        const cod_status status = record(backend, device, queue, work, context, &replay->recording);
+        if (status == COD_ERR_MEMORY || (status != COD_OK && ++replay->failures == MOST_FAILURES))
+            return status;
+        if (status != COD_OK) {
+            cod_log_warn("work of a step cannot be recorded, and is queued by itself: %s", cod_error_message());
+            return work(context);
+        }
+    }
+    return backend->recording_run(replay->recording, queue);
+}
+
+void cod_replay_clear(const cod_backend *backend, cod_replay *replay)
+{
+    cod_recording_destroy(backend, replay->recording);
+    *replay = (cod_replay){0};
 }
 
 void cod_recording_destroy(const cod_backend *backend, cod_recording *recording)

@@ -38,15 +38,26 @@ bool cod_backend_records(const cod_backend *backend);
 
 /** Queues plans and copies in one queue and does nothing else, because a replay repeats only queued work. */
 typedef cod_status (*cod_queue_work)(void *context);
+
+/** Work that is queued again and again. Zeroed before the first call. */
+typedef struct cod_replay {
+    cod_recording *recording; /**< NULL = there is none yet */
+    unsigned failures;        /**< to record the work, so far */
+} cod_replay;
+
 /**
  * Queues work. If the backend has captures, the first call records the work, and every call runs the recording.
  * Otherwise each call runs `work`.
  *
- * @param[in,out] recording  NULL before the first call; end it with cod_recording_destroy() before the plans and
- *                           buffers that the work uses. It stays NULL if recording failed
+ * What a library does when it is first called may be forbidden in a capture, such as allocating memory. Therefore work
+ * that cannot be recorded is queued by itself, which makes up for such first calls, and recorded in the next call. It
+ * fails where there is no memory for a recording, or where recording fails again and again.
+ *
+ * @param[in,out] replay  end it with cod_replay_clear() before the plans and buffers that the work uses
  */
 COD_MUST_CHECK cod_status cod_queue_replay(const cod_backend *backend, cod_device *device, cod_queue *queue,
-                                           cod_queue_work work, void *context, cod_recording **recording);
+                                           cod_queue_work work, void *context, cod_replay *replay);
+void cod_replay_clear(const cod_backend *backend, cod_replay *replay);
 /** NULL is fine. */
 void cod_recording_destroy(const cod_backend *backend, cod_recording *recording);
 

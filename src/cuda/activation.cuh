@@ -104,6 +104,15 @@ static __device__ __forceinline__ void activate_lanes(const cuda_activation &act
     }
 }
 
+/**
+ * The gradient of what went into an activation that is bent at 0, from that of what came out. A slope of 0 selects, and
+ * does not multiply: what is not finite behind a closed ReLU is 0, as in PyTorch, cuDNN and cuBLASLt.
+ */
+static __device__ __forceinline__ float activation_gate(float x_or_y, float gradient, float slope)
+{
+    return x_or_y > 0 ? gradient : slope == 0 ? 0 : gradient * slope;
+}
+
 /** Multiplies gradients by dy/dx, from x for PRELU and none, from y for the others. */
 template <int WIDTH>
 static __device__ __forceinline__ void activation_gradients(const cuda_activation &activation,
@@ -126,7 +135,7 @@ static __device__ __forceinline__ void activation_gradients(const cuda_activatio
     default:
 #pragma unroll
         for (int i = 0; i < WIDTH; i++)
-            gradient[i] *= x_or_y[i] > 0 ? 1 : slope[i];
+            gradient[i] = activation_gate(x_or_y[i], gradient[i], slope[i]);
     }
 }
 

@@ -226,7 +226,7 @@ static __device__ __forceinline__ float finish(cod_activation kind, float x, flo
         return 1 / (1 + expf(-x));
     if (kind == COD_ACT_TANH)
         return tanhf(x);
-    return x > 0 ? x : slope * x;
+    return x > 0 ? x : x <= 0 && slope == 0 ? 0 : slope * x; /* ReLU of minus infinity is 0; NaN stays NaN */
 }
 
 /** The gradient of what went into an activation, from that of what came out; adds to the slope's. */
@@ -235,7 +235,7 @@ static __device__ __forceinline__ float pass_gate(float x, float gradient, float
     if (x > 0)
         return gradient;
     *dslope += gradient * x;
-    return gradient * slope;
+    return activation_gate(x, gradient, slope);
 }
 
 /**

@@ -197,14 +197,17 @@ static cudnnBackendDescriptor_t convolve(cudnn_bag *bag, const convolution_names
     return out;
 }
 
-/** y = mode(x[, b]). @param slope  of ReLU below zero */
+/** y = mode(x[, b]), NaN where x is. @param slope  of ReLU below zero */
 static cudnnBackendDescriptor_t pointwise(cudnn_bag *bag, cudnnPointwiseMode_t mode, double slope,
                                           cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
                                           cudnnBackendDescriptor_t y)
 {
+    static const cudnnNanPropagation_t keep = CUDNN_PROPAGATE_NAN;
     cudnnBackendDescriptor_t attributes = cudnn_create(bag, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     cudnn_set(bag, attributes, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set_type(bag, attributes, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    if (mode == CUDNN_POINTWISE_RELU_FWD)
+        cudnn_set(bag, attributes, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keep);
     if (slope != 0)
         cudnn_set(bag, attributes, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &slope);
     cudnn_finalize(bag, attributes, "pointwise attributes");

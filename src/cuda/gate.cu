@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) gate_apply_kernel(const cuda_gat
         load_row8(gate.y, row, channel, y);
         load_row8(gate.target, row, channel, values);
         for (int i = 0; i < 8; i++)
-            values[i] *= y[i] > 0 ? 1 : gate.leak;
+            values[i] = activation_gate(y[i], values[i], gate.leak);
         if (gate.target.wide) {
             store8(gate.target, at, values);
             continue;

@@ -7,7 +7,7 @@
 
 #include "cuda/conv.cuh"
 
-/** target {rows, C} *= y > 0 ? 1 : leak */
+/** target {rows, C} *= y > 0 ? 1 : leak; a leak of 0 gives 0, whatever was there, as libraries do and PyTorch does */
 struct cuda_gate {
     conv_image y, target;
     int64_t rows;

@@ -470,6 +470,7 @@ __global__ void __launch_bounds__(CUDA_THREADS) dequantise_kernel(chunk_work wor
         }
         finite = put_values(c, first, values, &sum) && finite;
     }
+    block_sync(); /* all have read the escaped codes of the tiles before */
     notes->sums[threadIdx.x] = sum;
     notes->escaped[threadIdx.x] = finite;
     for (unsigned half = CUDA_THREADS / 2; half > 0; half /= 2) {

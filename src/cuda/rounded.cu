@@ -85,7 +85,10 @@ cod_status cuda_rounded_list_of(cod_device *device, const rounded_list **out)
     return COD_OK;
 }
 
-/** Writes the list anew. An update of any queue may be reading it: first all work is done. */
+/**
+ * Writes the list anew. An update may be reading it: first all work of the default queue is done, in which updates run.
+ * (Not all of the device's: cudaDeviceSynchronize() would spoil what another thread records.)
+ */
 static cod_status list_copies(cod_device *device)
 {
     const rounded_list *list;
@@ -98,7 +101,7 @@ static cod_status list_copies(cod_device *device)
                                          rounded->work.to};
     qsort(now->copies, static_cast<size_t>(now->count), sizeof now->copies[0], by_address);
     const size_t bytes = offsetof(rounded_list, copies) + static_cast<size_t>(now->count) * sizeof now->copies[0];
-    cod_status status = COD_CUDA(cudaDeviceSynchronize());
+    cod_status status = COD_CUDA(cudaStreamSynchronize(device->stream));
     COD_THEN(status, cuda_memory_write(device, device->updated_copies, now, bytes));
     free(now);
     return status;

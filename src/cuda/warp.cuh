@@ -85,12 +85,17 @@ static __device__ __forceinline__ void block_sync()
 }
 
 /**
- * The same for `threads` threads of the block, whole warps, that all give the same `part` (0 … 14); parts do not wait
- * for each other.
+ * The same for `threads` threads of the block, whole warps, that all give the same `part` (0 … 2); parts do not wait
+ * for each other. The barriers' numbers are constants, because ptxas reserves all 16 for one that it does not know.
  */
 static __device__ __forceinline__ void part_sync(unsigned part, unsigned threads)
 {
-    asm volatile("bar.sync %0, %1;" ::"r"(part + 1), "r"(threads) : "memory");
+    if (part == 0)
+        asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+    else if (part == 1)
+        asm volatile("bar.sync 2, %0;" ::"r"(threads) : "memory");
+    else
+        asm volatile("bar.sync 3, %0;" ::"r"(threads) : "memory");
 }
 
 static __device__ __forceinline__ void warp_sync()

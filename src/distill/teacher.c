@@ -34,8 +34,8 @@ struct cod_teacher {
     cod_executable *executable;
     cod_program *plain, *rounded; /**< rounded: on integers, by ranges that `plain` observes; NULL = none */
     cod_plan *copies[COPY_COUNT]; /**< between the student's inputs and the teacher's */
-    cod_recording *taking;        /**< of the copies from the student; NULL = none yet */
-    cod_recording *mixing;        /**< of the copy aside and of `mix`; NULL = none yet */
+    cod_replay taking;            /**< of the copies from the student */
+    cod_replay mixing;            /**< of the copy aside and of `mix` */
     bool observed;                /**< these weights' ranges */
     float *ranges; /**< [node count] of these weights, zeros = not observed, or not come yet; NULL = not on integers */
     cod_buffer *observing; /**< pinned, where observed ranges come to */
@@ -195,8 +195,8 @@ void cod_teacher_destroy(cod_teacher *teacher)
 {
     if (teacher == NULL)
         return;
-    cod_recording_destroy(teacher->backend, teacher->taking);
-    cod_recording_destroy(teacher->backend, teacher->mixing);
+    cod_replay_clear(teacher->backend, &teacher->taking);
+    cod_replay_clear(teacher->backend, &teacher->mixing);
     for (int i = 0; i < COPY_COUNT; i++)
         if (teacher->copies[i] != NULL)
             teacher->backend->plan_destroy(teacher->copies[i]);
@@ -321,10 +321,10 @@ static cod_status run_pair(void *context)
     return pair->teacher->backend->plan_run(pair->second, pair->teacher->queue);
 }
 
-static cod_status replay_pair(const cod_teacher *teacher, cod_plan *first, cod_plan *second, cod_recording **recording)
+static cod_status replay_pair(const cod_teacher *teacher, cod_plan *first, cod_plan *second, cod_replay *replay)
 {
     plan_pair pair = {teacher, first, second};
-    return cod_queue_replay(teacher->backend, teacher->device, teacher->queue, run_pair, &pair, recording);
+    return cod_queue_replay(teacher->backend, teacher->device, teacher->queue, run_pair, &pair, replay);
 }
 
 /** Runs the program on integers or, where these weights' ranges are not known, the one that observes them. */

@@ -5,6 +5,7 @@
 #ifndef COD_NN_COMPILE_INTERNAL_H
 #define COD_NN_COMPILE_INTERNAL_H
 
+#include "core/queue.h"
 #include "nn/ir_internal.h"
 
 /** A run of instructions during which the host has nothing to do. */
@@ -18,9 +19,9 @@ typedef struct segment {
 /** Segments that ran without interruption, recorded. */
 struct cod_recorded {
     const cod_program *program;
-    size_t first, end;        /**< segments */
-    cod_sets changed[2];      /**< sets whose values and states have changed: their preparation is recorded first */
-    cod_recording *recording; /**< NULL = not recorded yet, or the backend does not record */
+    size_t first, end;   /**< segments */
+    cod_sets changed[2]; /**< sets whose values and states have changed: their preparation is recorded first */
+    cod_replay replay;
 };
 
 struct cod_program {

@@ -22,8 +22,8 @@ struct cod_optimiser {
     size_t rates; /**< scalars: {rate, 1-β1ᵗ, 1-β2ᵗ, the EMA's decay} */
     cod_plan *plans[MAX_PLANS];
     size_t plan_count;
-    cod_recording *recording; /**< of the plans alone; NULL = none yet */
-    cod_sequel sequel;        /**< the plans behind a program */
+    cod_replay replay; /**< of the plans alone */
+    cod_sequel sequel; /**< the plans behind a program */
     bool ema_started;
 };
 
@@ -179,7 +179,7 @@ void cod_optimiser_destroy(cod_optimiser *optimiser)
     if (optimiser == NULL)
         return;
     const cod_weights *weights = optimiser->weights;
-    cod_recording_destroy(weights->backend, optimiser->recording);
+    cod_replay_clear(weights->backend, &optimiser->replay);
     cod_recordings_clear(weights->backend, &optimiser->sequel.recordings);
     for (size_t i = 0; i < optimiser->plan_count; i++)
         weights->backend->plan_destroy(optimiser->plans[i]);
@@ -246,7 +246,7 @@ static cod_status queue_plans(cod_optimiser *optimiser)
     const cod_weights *weights = optimiser->weights;
     if (optimiser->plan_count < 2 || optimiser->options.sum_squares != NULL)
         return run_plans(optimiser);
-    return cod_queue_replay(weights->backend, weights->device, NULL, run_plans, optimiser, &optimiser->recording);
+    return cod_queue_replay(weights->backend, weights->device, NULL, run_plans, optimiser, &optimiser->replay);
 }
 
 /** Before the plans are queued. */

@@ -165,8 +165,8 @@ static cod_status run_instructions(void *context)
     return some->sequel != NULL ? some->sequel->work(some->sequel->context) : COD_OK;
 }
 
-/** Where the recording of some segments is kept; one that is not made yet is NULL there. */
-static cod_status find_recording(const section *some, cod_recording ***out)
+/** Where the recording of some segments is kept. */
+static cod_status find_replay(const section *some, cod_replay **out)
 {
     cod_recordings *all = some->sequel != NULL ? &some->sequel->recordings : &some->program->recordings;
     for (size_t i = 0; i < all->count; i++) {
@@ -174,22 +174,22 @@ static cod_status find_recording(const section *some, cod_recording ***out)
         if (recorded->program != some->program || recorded->first != some->first || recorded->end != some->end ||
             memcmp(recorded->changed, some->changed, sizeof some->changed) != 0)
             continue;
-        *out = &all->list[i].recording;
+        *out = &all->list[i].replay;
         return COD_OK;
     }
     struct cod_recorded *more = realloc(all->list, (all->count + 1) * sizeof *more);
     COD_REQUIRE_MEMORY(more);
     all->list = more;
     more[all->count] =
-        (struct cod_recorded){some->program, some->first, some->end, {some->changed[0], some->changed[1]}, NULL};
-    *out = &more[all->count++].recording;
+        (struct cod_recorded){some->program, some->first, some->end, {some->changed[0], some->changed[1]}, {0}};
+    *out = &more[all->count++].replay;
     return COD_OK;
 }
 
 void cod_recordings_clear(const cod_backend *backend, cod_recordings *recordings)
 {
     for (size_t i = 0; i < recordings->count; i++)
-        cod_recording_destroy(backend, recordings->list[i].recording);
+        cod_replay_clear(backend, &recordings->list[i].replay);
     free(recordings->list);
     *recordings = (cod_recordings){0};
 }
@@ -199,12 +199,12 @@ static cod_status queue_segments(cod_program *program, size_t first, size_t end,
 {
     const cod_weights *weights = program->executable->weights;
     section some = {program, first, end, {program->unprepared[0], program->unprepared[1]}, sequel};
-    cod_recording **recording = NULL;
+    cod_replay *replay = NULL;
     if (program->segments[first].first == program->segments[end - 1].end && sequel == NULL)
         return COD_OK;
-    COD_TRY(find_recording(&some, &recording));
+    COD_TRY(find_replay(&some, &replay));
     COD_TRY(cod_queue_replay(weights->backend, weights->device, cod_program_queue(program), run_instructions, &some,
-                             recording));
+                             replay));
     memset(program->unprepared, 0, sizeof program->unprepared);
     return COD_OK;
 }

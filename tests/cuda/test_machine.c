@@ -1,7 +1,10 @@
-/* What the CUDA backend says of machines that cannot run it, counts of its memory, and tells profilers. */
+/*
+ * What the CUDA backend says of machines that cannot run it, counts of its memory, tells profilers, and cannot record.
+ */
 #include "support/test.h"
 
 #include "core/device.h"
+#include "core/queue.h"
 #include "core/trace.h"
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
@@ -114,4 +117,63 @@ TEST(profilers_see_ops_by_name)
     backend->plan_destroy(plan);
     backend->buffer_destroy(device, buffer);
     backend->close(device);
+}
+
+/** Work of which the first `refused` runs ask for memory, as a library's first call does. */
+typedef struct lazy_work {
+    cod_device *device;
+    cod_plan *plan;
+    int refused, runs;
+} lazy_work;
+
+static cod_status run_lazily(void *context)
+{
+    lazy_work *work = context;
+    cod_buffer *buffer = NULL;
+    if (work->runs++ < work->refused) {
+        COD_TRY(cod_cuda_backend.buffer_create(work->device, 4096, &buffer));
+        cod_cuda_backend.buffer_destroy(work->device, buffer);
+    }
+    return cod_cuda_backend.plan_run(work->plan, NULL);
+}
+
+/** Replays such work. @param[out] queued  what ran by itself, and recordings */
+static cod_status replay_lazily(lazy_work *work, int turns, cod_emulated_queued *queued)
+{
+    cod_replay replay = {0};
+    cod_status status = COD_OK;
+    cod_emulated_take_queued();
+    for (int i = 0; i < turns && status == COD_OK; i++)
+        status = cod_queue_replay(&cod_cuda_backend, work->device, NULL, run_lazily, work, &replay);
+    *queued = cod_emulated_take_queued();
+    cod_replay_clear(&cod_cuda_backend, &replay);
+    return status;
+}
+
+TEST(a_first_call_that_spoils_a_recording_runs_by_itself)
+{
+    const cod_backend *backend = &cod_cuda_backend;
+    lazy_work work = {0};
+    cod_buffer *buffer = NULL;
+    cod_emulated_queued queued;
+    assert_ok(backend->open(NULL, &work.device));
+    assert_ok(backend->buffer_create(work.device, 65536, &buffer));
+    const cod_op op = convolution(buffer);
+    assert_ok(backend->plan_create(work.device, &op, &work.plan));
+    assert_ok(backend->plans_prepare(work.device, &work.plan, 1, NULL));
+
+    work.refused = 1;
+    assert_ok(replay_lazily(&work, 3, &queued));
+    assert_int_equal(work.runs, 3); /* spoilt, by itself, recorded */
+    assert_int_equal(queued.kernels, 1);
+    assert_int_equal(queued.graphs, 2);
+
+    work = (lazy_work){work.device, work.plan, .refused = 100};
+    assert_fails(COD_ERR_BACKEND, "not permitted when stream is capturing", replay_lazily(&work, 100, &queued));
+    assert_int_equal(work.runs, 5); /* three recordings failed */
+    assert_int_equal(queued.kernels, 2);
+    assert_int_equal(queued.graphs, 0);
+    backend->plan_destroy(work.plan);
+    backend->buffer_destroy(work.device, buffer);
+    backend->close(work.device);
 }

@@ -217,12 +217,12 @@ def bundle_of(r, photo_bytes, **standins):
 
 
 def bundles_have_limits(r):
-    """What cannot travel is refused: more than 60 MB, and a program whose libraries are not here, which are named."""
+    """What cannot travel is refused: more than 47 MB, and a program whose libraries are not here, which are named."""
     if not shutil.which("ompi_info"):
         print("without Open MPI nothing is packed")
         return
     done = bundle_of(r, 60_000_001)
-    expect(done.returncode == 1 and re.search(r"bundle.tar.xz has \d+ bytes, more than 60000000$", done.stderr.strip()), "a large bundle", done)
+    expect(done.returncode == 1 and re.search(r"bundle.tar.xz has \d+ bytes, more than 47000000$", done.stderr.strip()), "a large bundle", done)
     done = bundle_of(r, 1000, ldd="printf '\\tlibabsent.so.1 => not found\\n'\n")
     expect(done.returncode == 1 and "lacks libraries here: \tlibabsent.so.1 => not found" in done.stderr, "a missing library", done)
     (r.folder / "packing/bin/ldd").unlink()

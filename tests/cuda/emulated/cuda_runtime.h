@@ -47,7 +47,8 @@ typedef enum cudaError {
     cudaErrorUnsupportedPtxVersion = 222,
     cudaErrorNotReady = 600,
     cudaErrorLaunchFailure = 719,
-    cudaErrorStreamCaptureUnsupported = 900
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901
 } cudaError_t;
 
 typedef struct cod_emulated_stream *cudaStream_t;

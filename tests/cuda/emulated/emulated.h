@@ -18,10 +18,11 @@ extern "C" {
  * and kernel.
  * Reads and writes beside what was allocated (memory.cpp) or a launch's shared memory; misaligned accesses; threads
  * that wait for each other for ever or for different things; launches that a GPU refuses, as of a kernel with more
- * shared memory than it was allowed. With a programmatic edge: memory of the device that is used before chain_wait()
- * (but for copy16_ahead_start()), threads that end without having called it, and an edge from what is no kernel. That
- * memory is watched in some of the blocks alone: the first launches of each kernel, and every so many-th. A launch with
- * a fault also fails.
+ * shared memory than it was allowed. In a capture, memory may neither be allocated nor freed, and the host may not
+ * ask or wait for the device: the capture's end fails. With a programmatic edge: memory of the device that is used
+ * before chain_wait() (but for copy16_ahead_start()), threads that end without having called it, and an edge from
+ * what is no kernel. That memory is watched in some of the blocks alone: the first launches of each kernel, and
+ * every so many-th. A launch with a fault also fails.
  */
 size_t cod_emulated_faults(char *first, size_t bytes);
 
@@ -51,7 +52,10 @@ void cod_emulated_set_seed(uint64_t seed);
  */
 void cod_emulated_set_late(bool late);
 
-/** Queues work of a library in a stream. @param work  returns 0, else the stream has failed */
+/**
+ * Queues work of a library in a stream. The library's first call in a process spoils a capture, because it allocates
+ * memory. @param work  returns 0, else the stream has failed
+ */
 int cod_emulated_later(void *stream, int (*work)(void *argument), void *argument);
 
 /** The machine that is played from now on. */

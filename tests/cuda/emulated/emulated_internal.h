@@ -38,6 +38,13 @@ void cod_emulated_kernel_record(const void *kernel);
 /* streams.cpp */
 /** Does all work that is queued. Under the lock. */
 void cod_emulated_finish();
+/**
+ * What no thread may do that captures a stream, as CUDA has it in the mode of threads (cudaStreamBeginCapture()): the
+ * capture is spoilt, and its end fails. Under the lock.
+ *
+ * @return whether the thread captures
+ */
+bool cod_emulated_spoils_capture();
 
 /* memory.cpp */
 size_t cod_emulated_whole_memory();

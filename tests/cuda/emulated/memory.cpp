@@ -200,6 +200,8 @@ size_t cod_emulated_whole_memory()
 static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    if (cod_emulated_spoils_capture())
+        return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     allocation a = {{}, bytes, pinned};
     if ((!pinned && bytes > cod_emulated_whole_memory() - used_bytes) || !fence(bytes, &a.place))
         return cod_emulated_give(cudaErrorMemoryAllocation);
@@ -215,6 +217,8 @@ static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 static cudaError_t release(void *pointer, bool pinned)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    if (cod_emulated_spoils_capture())
+        return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     cod_emulated_finish();
     unsigned char *memory = static_cast<unsigned char *>(pointer);
     if (memory == nullptr)

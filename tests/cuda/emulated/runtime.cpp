@@ -166,6 +166,10 @@ const char *cudaGetErrorString(cudaError_t error)
         return "out of memory";
     case cudaErrorLaunchFailure:
         return first_fault[0] != '\0' ? first_fault : "unspecified launch failure";
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+        return "operation failed due to a previous error during capture";
     default:
         return "an error of the emulated GPU";
     }

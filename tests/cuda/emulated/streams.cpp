@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 typedef std::function<cudaError_t()> work_done;
@@ -37,6 +38,8 @@ struct queued {
 
 struct cod_emulated_stream {
     cod_emulated_graph *capture = nullptr;
+    std::thread::id captured_by;
+    bool spoilt = false;        /**< the capture */
     bool behind_kernel = false; /**< its last work is a kernel */
     std::deque<queued> pending;
 };
@@ -141,8 +144,23 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
     return cudaSuccess;
 }
 
+bool cod_emulated_spoils_capture()
+{
+    bool spoils = false;
+    for (cod_emulated_stream *stream : streams)
+        if (stream->capture != nullptr && stream->captured_by == std::this_thread::get_id())
+            spoils = stream->spoilt = true;
+    return spoils;
+}
+
 int cod_emulated_later(void *stream, int (*work)(void *argument), void *argument)
 {
+    static bool loaded; /* the library: its first call allocates memory */
+    const cod_emulated_locked hold(cod_emulated_lock);
+    const bool spoils = !loaded && cod_emulated_spoils_capture();
+    loaded = true;
+    if (spoils)
+        return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     return cod_emulated_queue(static_cast<cudaStream_t>(stream), nullptr,
                               [=]() { return work(argument) == 0 ? cudaSuccess : cudaErrorLaunchFailure; });
 }
@@ -175,19 +193,21 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     return cudaSuccess;
 }
 
-/** What a captured stream may not do. */
+/** What a captured stream may not do, without an end to its capture. */
 static cudaError_t outside_capture(cudaStream_t stream)
 {
     if (stream != nullptr)
         stream->behind_kernel = false;
-    return cod_emulated_give(stream != nullptr && stream->capture != nullptr ? cudaErrorStreamCaptureUnsupported
-                                                                             : cudaSuccess);
+    if (stream == nullptr || stream->capture == nullptr)
+        return cudaSuccess;
+    stream->spoilt = true;
+    return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
-    if (outside_capture(stream) != cudaSuccess)
+    if (cod_emulated_spoils_capture() || outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     return do_until([=]() { return stream == nullptr || stream->pending.empty(); });
 }
@@ -223,18 +243,28 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
+    const cod_emulated_locked hold(cod_emulated_lock);
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     stream->capture = new cod_emulated_graph;
+    stream->captured_by = std::this_thread::get_id();
+    stream->spoilt = false;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
+    const cod_emulated_locked hold(cod_emulated_lock);
     *graph = stream->capture;
     stream->capture = nullptr;
     stream->behind_kernel = false;
-    return cod_emulated_give(*graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
+    if (*graph == nullptr)
+        return cod_emulated_give(cudaErrorInvalidValue);
+    if (!stream->spoilt)
+        return cudaSuccess;
+    delete *graph;
+    *graph = nullptr;
+    return cod_emulated_give(cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
@@ -309,12 +339,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_spoils_capture())
+        return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     return event->records->reached >= event->records->asked ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_spoils_capture())
+        return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     const uint64_t record = event->records->asked;
     return do_until([=]() { return event->records->reached >= record; });
 }
