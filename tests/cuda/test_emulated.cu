@@ -287,6 +287,35 @@ TEST(copies_land_when_they_are_waited_for)
     cudaFree(out);
 }
 
+/** Writes to what is copied before or after the copy has landed. */
+__global__ void overwrite_kernel(float *values, float *out, bool too_early)
+{
+    float *shared = shared_memory<float>();
+    copy16_start(shared + threadIdx.x * 4, values + threadIdx.x * 4, 16);
+    copy_commit();
+    if (too_early)
+        values[threadIdx.x * 4] = -1;
+    copy_wait<0>();
+    values[threadIdx.x * 4] = -1;
+    out[threadIdx.x] = shared[threadIdx.x * 4];
+}
+
+TEST(sources_are_read_at_any_time_of_a_copy)
+{
+    float *values = device_floats(THREADS * 4), *out = device_floats(THREADS);
+    for (int too_early = 0; too_early < 2; too_early++) {
+        int wrong = 0;
+        for (int i = 0; i < THREADS * 4; i++)
+            values[i] = 1;
+        assert_ok(cuda_launch(nullptr, overwrite_kernel, 1, THREADS, THREADS * 16, values, out, too_early != 0));
+        for (int i = 0; i < THREADS; i++)
+            wrong += out[i] != 1;
+        assert_true(too_early ? wrong > THREADS / 4 && wrong < THREADS * 3 / 4 : wrong == 0);
+    }
+    cudaFree(values);
+    cudaFree(out);
+}
+
 TEST(products_and_their_fragments_agree)
 {
     float *c = device_floats(128);

@@ -47,6 +47,13 @@ static cod_status answer(bench *b, const bench_case *which, const char *line, in
     return COD_OK;
 }
 
+/** Of buffers and plans; 0 where the backend does not count them. */
+static double own_mib(const bench *b)
+{
+    const cod_backend *backend = b->net.backend;
+    return backend->allocated != NULL ? (double)backend->allocated(b->net.device) / (1 << 20) : 0;
+}
+
 static cod_status serve(bench *b, const bench_case *which)
 {
     char line[64];
@@ -61,9 +68,9 @@ static cod_status serve(bench *b, const bench_case *which)
     const double wanted = 1e3 * turn_s / ms;
     const int steps = wanted < 1 ? 1 : wanted > MOST_STEPS ? MOST_STEPS : (int)wanted;
     printf("{\"model\": \"%s\", \"batch\": %lld, \"optimiser\": \"%s\", \"first_step_s\": %.3f, \"memory_mib\": %.3f, "
-           "\"device\": \"%s\"}\n",
-           which->model, (long long)which->input.n, cod_optimiser_names[which->optimiser], ready_s, before - after,
-           b->net.backend->describe(b->net.device));
+           "\"taken_mib\": %.3f, \"device\": \"%s\"}\n",
+           which->model, (long long)which->input.n, cod_optimiser_names[which->optimiser], ready_s, own_mib(b),
+           before - after, b->net.backend->describe(b->net.device));
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) != NULL) {
         COD_TRY(answer(b, which, line, steps));

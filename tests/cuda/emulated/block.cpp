@@ -17,6 +17,8 @@ struct async_copy {
     unsigned bytes;
     uint64_t group;
     bool ahead; /**< may read memory before chain_wait() */
+    bool taken; /**< `value` was read when it started; else its source is read when it lands */
+    unsigned char value[16];
 };
 
 struct thread_state {
@@ -47,6 +49,7 @@ static struct {
     unsigned count, alive, current;
     unsigned char *shared;
     size_t shared_bytes;
+    uint64_t chance; /**< of copies */
     const std::function<void()> *body;
     const void *kernel; /**< NULL = none runs */
     bool in_thread;
@@ -170,6 +173,17 @@ void cod_emulated_aligned(const void *address, size_t boundary, const char *what
         cod_emulated_fault("%s: an address that is no multiple of %zu", what, boundary);
 }
 
+/** Memory that may be read, whatever is taken of it. */
+static void read_source(const async_copy &copy, unsigned char *to)
+{
+    const bool forbidden = copy.ahead && cod_emulated_memory_forbidden();
+    if (forbidden)
+        cod_emulated_forbid_memory(false);
+    memcpy(to, copy.source, 16);
+    if (forbidden)
+        cod_emulated_forbid_memory(true);
+}
+
 void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, bool ahead)
 {
     if (run.chained && !ahead && !self()->chain_waited)
@@ -178,8 +192,13 @@ void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, b
     cod_emulated_aligned(source, 16, "copy16_start, source");
     in_shared(target, 16, "copy16_start");
     memset(target, POISON, 16);
-    self()->copies.push_back({static_cast<unsigned char *>(target), static_cast<const unsigned char *>(source), bytes,
-                              self()->groups, ahead});
+    async_copy copy = {static_cast<unsigned char *>(target), static_cast<const unsigned char *>(source), bytes,
+                       self()->groups, ahead, false, {}};
+    run.chance = run.chance * 6364136223846793005u + 1442695040888963407u;
+    copy.taken = run.chance >> 63 != 0;
+    if (copy.taken)
+        read_source(copy, copy.value);
+    self()->copies.push_back(copy);
 }
 
 void cod_emulated_copy_commit()
@@ -196,12 +215,10 @@ static void land(thread_state *thread, uint64_t end)
             thread->copies[kept++] = copy;
             continue;
         }
-        const bool forbidden = copy.ahead && cod_emulated_memory_forbidden();
-        if (forbidden)
-            cod_emulated_forbid_memory(false);
-        memcpy(copy.target, copy.source, 16); /* memory that may be read, whatever is taken of it */
-        if (forbidden)
-            cod_emulated_forbid_memory(true);
+        if (copy.taken)
+            memcpy(copy.target, copy.value, 16);
+        else
+            read_source(copy, copy.target);
         memset(copy.target + copy.bytes, 0, 16 - copy.bytes);
     }
     thread->copies.resize(kept);

@@ -68,7 +68,8 @@ typedef struct cod_emulated_machine {
 
 /**
  * NULL = the default: a driver for CUDA 13.0, one GPU of capability 9.0 or, in tenths, of COD_CUDA_CAPABILITY, with
- * code for it. Below 8.0 it has src/cuda/warp_older.cuh in place of what such a GPU lacks.
+ * code for it; with 4 multiprocessors, or COD_CUDA_MULTIPROCESSORS (an H100 has 132). Below 8.0 it has
+ * src/cuda/warp_older.cuh in place of what such a GPU lacks.
  */
 void cod_emulated_set_machine(const cod_emulated_machine *machine);
 

@@ -2,7 +2,8 @@
  * @file
  * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others; in which order
  * fibres and blocks run follows from a seed. Instructions of a whole warp wait until all its threads have come to the
- * same one. An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before.
+ * same one. An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before;
+ * it reads its source when it starts or when it lands, as chance has it.
  */
 #ifndef COD_TESTS_CUDA_EMULATED_WARP_H
 #define COD_TESTS_CUDA_EMULATED_WARP_H

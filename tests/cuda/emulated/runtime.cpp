@@ -198,6 +198,12 @@ cudaError_t cod_emulated_kernel_image()
     return cod_emulated_give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
 }
 
+static int multiprocessors()
+{
+    const char *text = getenv("COD_CUDA_MULTIPROCESSORS");
+    return text != nullptr ? atoi(text) : 4;
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
     *properties = cudaDeviceProp();
@@ -206,7 +212,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->uuid.bytes[0] = static_cast<char>(device);
     properties->major = machine.capability / 10;
     properties->minor = machine.capability % 10;
-    properties->multiProcessorCount = 4;
+    properties->multiProcessorCount = multiprocessors();
     properties->totalGlobalMem = cod_emulated_whole_memory();
     properties->sharedMemPerBlockOptin = static_cast<size_t>(most_shared());
     return cudaSuccess;
