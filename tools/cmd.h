@@ -1,14 +1,21 @@
 /**
  * @file
  * The subcommands of `codistill`. Each takes its own arguments (argv[0] is its name), prints results on stdout and
- * messages on stderr, and returns the exit code: 0 ok, 1 failed, 2 wrong usage.
+ * messages on stderr, and returns the exit code: 0 ok, 1 failed, 2 wrong usage, 75 saved and stopped before the end.
  */
 #ifndef COD_TOOLS_CMD_H
 #define COD_TOOLS_CMD_H
 
 #include "core/status.h"
 
-enum { COD_EXIT_OK = 0, COD_EXIT_FAILED = 1, COD_EXIT_USAGE = 2 };
+#include <sysexits.h>
+
+enum {
+    COD_EXIT_OK = 0,
+    COD_EXIT_FAILED = 1,
+    COD_EXIT_USAGE = 2,
+    COD_EXIT_STOPPED = EX_TEMPFAIL, /**< saved and stopped before the end: the same command goes on */
+};
 
 int cod_cmd_train(int argc, char **argv);
 int cod_cmd_compare(int argc, char **argv);

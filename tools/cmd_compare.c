@@ -27,8 +27,9 @@ static const char help[] =
     "all with equal budgets. Prints a table and a verdict, and writes compare.json, compare.csv and report.html to\n"
     "OUTPUT/NAME-compare. Finished runs are not repeated, and those of earlier comparisons of that name stay. A run\n"
     "with that name but another configuration is refused. If a run fails, the command records the failure and goes on\n"
-    "with the next run. On a signal, the current run saves and ends; the same command continues. With compare.tune,\n"
-    "each arm is first trained with each candidate, and its runs use the candidate that is best on validation data.\n\n"
+    "with the next run. On a signal, the current run saves and ends, and the exit code is 75; the same command\n"
+    "continues. With compare.tune, each arm is first trained with each candidate, and its runs use the candidate that\n"
+    "is best on validation data. Exit codes: 0 all runs are finished, 1 some failed, 2 wrong usage, 75 stopped.\n\n"
     "  --strategies LIST  replaces compare.arms by strategies, such as single,allreduce,local_sgd. codistill_rows\n"
     "                     stands for four arms: distil, merge, both and neither. `single` adds a second arm,\n"
     "                     single_long, with as many times the steps as there are groups\n"
@@ -185,7 +186,10 @@ int cod_cmd_compare(int argc, char **argv)
         arguments.overrides = config.overrides;
         arguments.count = config.count;
         cod_display_open();
-        code = cod_cmd_end(compare(&arguments, dry));
+        const cod_status status = compare(&arguments, dry);
+        code = cod_cmd_end(status);
+        if (status == COD_ERR_INTERRUPTED)
+            code = COD_EXIT_STOPPED;
     }
     cod_config_arguments_clear(&config);
     return code;

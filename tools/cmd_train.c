@@ -32,8 +32,10 @@ static const char help[] =
     "The run's folder, OUTPUT/NAME, contains config.yaml, log.GROUP.txt, metrics.GROUP.jsonl, exchange.GROUP.jsonl,\n"
     "tensorboard/, checkpoints/, samples/, group.GROUP.safetensors, final.safetensors and summary.json. Recipes with\n"
     "a discriminator also write discriminator.GROUP.safetensors.\n"
-    "On SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ the run saves a checkpoint and ends; the\n"
-    "same command resumes it. A job of which a rank does not answer is killed within ten seconds; a second SIGINT or\n"
+    "Exit codes: 0 the run is finished, now or before; 1 it failed; 2 wrong usage or configuration; 75 it was saved\n"
+    "and stopped before its end: the same command resumes it. Before its first step nothing is saved: that is a 1.\n"
+    "On SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ, and when train.max_time is over, the run saves\n"
+    "a checkpoint and stops. A job of which a rank does not answer is killed within ten seconds; a second SIGINT or\n"
     "SIGTERM, a second later, kills a job at once. If nobody reads standard error any more, training goes on. The\n"
     "command leaves a finished run as it is. If you started mpirun yourself, send SIGUSR1 to it: on SIGTERM and\n"
     "SIGINT, mpirun kills its ranks after one second.\n";
@@ -209,16 +211,18 @@ static int train_joined(const train_arguments *arguments)
     cod_file_log_close(log.file);
     if (status != COD_OK)
         end_job(comm, status);
+    const int code = ending == COD_TRAIN_FINISHED ? COD_EXIT_OK : COD_EXIT_STOPPED;
     if (cod_comm_rank(comm) == 0 && ending == COD_TRAIN_FINISHED)
         write_page(cod_run_config_folder(&config));
     cod_display_close();
     if (cod_comm_rank(comm) == 0)
-        cod_launch_tell_exit_code(COD_EXIT_OK);
+        cod_launch_tell_exit_code(code);
     status = cod_comm_finalize(comm);
     if (status != COD_OK)
         cod_comm_abort(cod_cmd_failed(status));
     cod_run_config_clear(&config);
-    return COD_EXIT_OK;
+    /* The launching process has been told. Of any other code than 0 mpirun speaks, and ends the ranks that are left. */
+    return cod_launch_is_told() ? COD_EXIT_OK : code;
 }
 
 /** Starts the ranks. Where one was killed, or none was started, nobody else can say so. */

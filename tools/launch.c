@@ -1,5 +1,6 @@
 #include "tools/launch.h"
 
+#include "comm/comm.h"
 #include "core/trace.h"
 #include "tools/cmd.h"
 #include "tools/deaths.h"
@@ -86,6 +87,11 @@ void cod_launch_tell_rank(int rank)
 void cod_launch_tell_exit_code(int code)
 {
     cod_news_send(COD_NEWS_CODE, code, NULL);
+}
+
+bool cod_launch_is_told(void)
+{
+    return getenv(COD_LAUNCHER_VARIABLE) != NULL && cod_comm_launched_ranks() > 0 && cod_news_are_read();
 }
 
 /** Starts `args`; its standard error can be read from *from. @return the child, or -1 */
@@ -225,11 +231,18 @@ static void explain(const job *j, const cod_relay_death *death, cod_launch_endin
     } else if (j->relay.told == 0) {
         snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d and started none of %d ranks",
                  cod_launcher_program(), WEXITSTATUS(j->state), j->ranks);
-    } else if (j->relay.code < 0 && WEXITSTATUS(j->state) != COD_EXIT_OK && j->relay.held_bytes == 0) {
-        snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d", cod_launcher_program(),
-                 WEXITSTATUS(j->state));
+    } else if (j->relay.code < 0 && (WEXITSTATUS(j->state) == COD_EXIT_OK || j->relay.held_bytes == 0)) {
+        const bool ended_well = WEXITSTATUS(j->state) == COD_EXIT_OK;
+        snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d%s", cod_launcher_program(),
+                 WEXITSTATUS(j->state), ended_well ? ", but no rank has told how the job ended" : "");
         ending->has_begun = true;
     }
+}
+
+/** Whether nothing has failed where a job ends with this code. */
+static bool is_good(int code)
+{
+    return code == COD_EXIT_OK || code == COD_EXIT_STOPPED;
 }
 
 /** @param death  of a rank, as mpirun said */
@@ -240,10 +253,10 @@ static void conclude(const job *j, const cod_relay_death *death, cod_launch_endi
         cod_print_text(stderr, j->relay.held_text); /* what mpirun said where nobody else has */
     /* A first rank that saved and ended well has not seen that another failed. */
     const bool failed = j->relay.spoken || ending->why[0] != '\0';
-    const int code = j->relay.code > 0 || (j->relay.code == 0 && !failed) ? j->relay.code
-                     : WIFEXITED(j->state)                                ? WEXITSTATUS(j->state)
-                                                                          : COD_EXIT_FAILED;
-    ending->code = code <= COD_EXIT_USAGE && !(failed && code == COD_EXIT_OK) ? code : COD_EXIT_FAILED;
+    const int code = j->relay.code >= 0 && !(failed && is_good(j->relay.code)) ? j->relay.code
+                     : WIFEXITED(j->state)                                     ? WEXITSTATUS(j->state)
+                                                                               : COD_EXIT_FAILED;
+    ending->code = code == COD_EXIT_USAGE || (is_good(code) && !failed) ? code : COD_EXIT_FAILED;
 }
 
 static void see_through(job *j, cod_launch_ending *ending)

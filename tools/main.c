@@ -58,7 +58,9 @@ static void print_help(FILE *out)
     fprintf(out, "\noptions:\n"
                  "  --help       print this text\n"
                  "  --version    print the version, the libraries, the processor and the backends\n");
-    fprintf(out, "\n`codistill COMMAND --help` explains a command. Exit codes: 0 ok, 1 failed, 2 wrong usage.\n");
+    fprintf(out,
+            "\n`codistill COMMAND --help` explains a command. Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 saved\n"
+            "and stopped before the end (train and compare: the same command goes on).\n");
 }
 
 static void log_to_stderr(void *context, cod_log_level level, const char *line)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from soak import ROOT, Failure, descendants, end_with_parent, say, send
+from soak import ROOT, STOPPED, Failure, descendants, end_with_parent, say, send
 
 LIMIT_S = 300  # for what takes a second or two on a machine of one's own; the measured times say how long it took
 WHAT = """\
@@ -239,10 +239,12 @@ class Bench:
         if ("MPI_ABORT" in said or "-----" in said) and "and started none of" not in said:
             raise Failure("mpirun's banners are shown")
         if code == 0:
-            if job.has_finished() and not saved and not attempt.endless:
-                return "finished"
+            if not job.has_finished() or saved or attempt.endless:
+                raise Failure("exit code 0, but it has not finished")
+            return "finished"
+        if code == STOPPED:
             if not request or set(saved) != set(range(groups)):
-                raise Failure(f"exit code 0, but of {groups} groups {sorted(saved)} saved")
+                raise Failure(f"exit code {code}, but of {groups} groups {sorted(saved)} saved")
             if any(step not in job.checkpoints(group) for group, step in saved.items()):
                 raise Failure(f"it says that it saved {saved}, but has {[job.checkpoints(group) for group in range(groups)]}")
             return "saved"
@@ -253,7 +255,7 @@ class Bench:
                 raise Failure(f"the launching process was killed by signal {-code}")
             return "killed"
         if code != 1 or len(messages) != 1:
-            raise Failure(f"exit code {code} and {len(messages)} messages: documented are 0 and 1, and one message")
+            raise Failure(f"exit code {code} and {len(messages)} messages: documented are 0, 1 and {STOPPED}, and one message with 1")
         if match := re.search(r"the last good checkpoint is of step (\d+)", messages[0]):
             if not any(int(match[1]) in job.checkpoints(group) for group in range(groups)):
                 raise Failure(f"there is no checkpoint of step {match[1]}")

@@ -16,6 +16,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+STOPPED = 75      # the exit code of a training that saved and stopped before its end
 PATIENCE_S = 300  # without any sign of life, for what takes a second or two on a machine of one's own
 MOST_STEPS = 20000  # that both groups make before one has the other's new version, which takes a few hundred
 EVERY = 25        # steps between two lines of metrics
@@ -353,7 +354,7 @@ class Soak:
         for group in self.groups:
             code = group.process.wait(PATIENCE_S)
             group.read()
-            if code != 0 or "stopped and saved at step" not in group.log_path.read_text(errors="replace"):
+            if code != STOPPED or "stopped and saved at step" not in group.log_path.read_text(errors="replace"):
                 raise Failure(f"group {group.index} did not stop and save, but ended with exit code {code}")
 
     def close(self):

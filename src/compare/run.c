@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 enum { OWN_OVERRIDES = 12, OWN_BYTES = 320, LABORATORY_ARGUMENTS = 8, MAX_LINE = 2048 };
@@ -243,11 +244,11 @@ cod_status cod_compare_train(const cod_comparison *c, cod_compare_run *run)
     free(args);
     free(overrides);
     COD_TRY(status);
-    const bool well = state != -1 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    const int code = state != -1 && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
     cod_compare_run_path(c, run, "summary.json", path);
-    if (well && cod_file_exists(path))
+    if (code == 0 && cod_file_exists(path))
         run->state = COD_COMPARE_FINISHED;
-    else if (well || c->host->is_asked(c->host->context))
+    else if (code == 0 || code == EX_TEMPFAIL || c->host->is_asked(c->host->context))
         return cod_compare_stopped(c, run);
     else
         set_failed(run, state, message);

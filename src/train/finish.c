@@ -101,17 +101,21 @@ static cod_status wait_for_others(const trainer *t, double patience_s, cod_reque
     return status;
 }
 
+/** How groups of a job have ended: numbers of their ranks. */
+typedef struct endings {
+    double diverged, stopped;
+} endings;
+
 /**
  * Waits for every group of this job, but not for ever: a group that died has saved what it could.
  *
- * @param[in,out] sum  of all ranks' values
+ * @param[in,out] sums  of all ranks' values
  */
-static cod_status meet_others(const trainer *t, double *sum)
+static cod_status meet_others(const trainer *t, double patience, endings *sums)
 {
-    const double elapsed_s = trainer_measures_elapsed_s(&t->measures);
-    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * elapsed_s);
     cod_request *request = NULL;
-    cod_status status = cod_group_reduce_start(cod_comm_world(t->context.comm), sum, 1, COD_REDUCE_SUM, &request);
+    cod_status status =
+        cod_group_reduce_start(cod_comm_world(t->context.comm), &sums->diverged, 2, COD_REDUCE_SUM, &request);
     COD_THEN(status, wait_for_others(t, patience, &request));
     if (status == COD_ERR_INTERRUPTED)
         return cod_fail(COD_ERR_PEER,
@@ -440,20 +444,35 @@ static cod_status finish_run(trainer *t, closing *all)
     return COD_OK;
 }
 
-cod_status trainer_finish(trainer *t)
+cod_status trainer_meet_stopped(trainer *t)
+{
+    return meet_others(t, t->config->cluster.teardown_timeout_s, &(endings){.stopped = 1});
+}
+
+cod_status trainer_finish(trainer *t, cod_train_ending *ending)
 {
     const bool diverged = cod_guards_spoilt(&t->guards) != NULL;
-    double all_diverged = diverged;
+    endings all = {.diverged = diverged};
     COD_TRY(close_group(t));
-    COD_TRY(meet_others(t, &all_diverged));
-    t->others_diverged = !diverged && all_diverged > 0;
+    const double elapsed_s = trainer_measures_elapsed_s(&t->measures);
+    const double patience = fmax(t->config->cluster.teardown_timeout_s, 0.5 * elapsed_s);
+    COD_TRY(meet_others(t, patience, &all));
+    t->others_diverged = !diverged && all.diverged > 0;
+    if (all.stopped > 0) {
+        *ending = COD_TRAIN_STOPPED;
+        if (t->leader)
+            cod_log_info("group %d: all %lld steps are done and its model is saved; another group has stopped before: "
+                         "the same command goes on",
+                         cod_group_index(t->group), (long long)t->context.steps);
+        return COD_OK;
+    }
     if (cod_comm_rank(t->context.comm) == 0) {
-        closing *all = calloc((size_t)cod_group_count(t->group), sizeof *all);
-        COD_REQUIRE_MEMORY(all);
-        const cod_status status = finish_run(t, all);
-        free(all);
+        closing *closings = calloc((size_t)cod_group_count(t->group), sizeof *closings);
+        COD_REQUIRE_MEMORY(closings);
+        const cod_status status = finish_run(t, closings);
+        free(closings);
         COD_TRY(status);
     }
     /* The others wait here, where patience is long, and not in the teardown, where it is short. */
-    return meet_others(t, &all_diverged);
+    return meet_others(t, patience, &all);
 }

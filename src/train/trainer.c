@@ -170,6 +170,7 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
         if (t->leader)
             cod_log_info("group %d: stopped and saved at step %lld of %lld", cod_group_index(t->group),
                          (long long)t->context.step, (long long)t->context.steps);
+        COD_TRY(trainer_meet_stopped(t));
     }
     return COD_OK;
 }
@@ -185,7 +186,7 @@ static cod_status run(trainer *t, cod_train_ending *ending)
     if (!t->finished_before)
         COD_TRY(step_loop(t, ending));
     if (!t->finished_before && *ending == COD_TRAIN_FINISHED)
-        COD_TRY(trainer_finish(t));
+        COD_TRY(trainer_finish(t, ending));
     COD_TRY(STRATEGY(t, finish, &t->context));
     if (t->others_diverged) /* the job must not pass for one that went well */
         return cod_fail_said_elsewhere(

@@ -163,8 +163,12 @@ COD_MUST_CHECK cod_status trainer_log_line(trainer *t);
 void trainer_report_between(trainer *t);
 /**
  * Writes the group's model and, if this is the last group to end, final.safetensors and summary.json. Collective on all
- * ranks.
+ * ranks, of which those that have stopped call trainer_meet_stopped().
+ *
+ * @param[in,out] ending  COD_TRAIN_STOPPED if another group has stopped before its end; the run has no summary then
  */
-COD_MUST_CHECK cod_status trainer_finish(trainer *t);
+COD_MUST_CHECK cod_status trainer_finish(trainer *t, cod_train_ending *ending);
+/** For a group that has saved and stopped: waits for the others, as long as they show progress. See above. */
+COD_MUST_CHECK cod_status trainer_meet_stopped(trainer *t);
 
 #endif

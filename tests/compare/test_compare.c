@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 static const char config[] =
     "name: c\n"
@@ -26,6 +27,7 @@ typedef struct program {
     char said[2048], runs[512];
     const char *budget;            /**< an override of the configuration; NULL = none */
     const char *fails;             /**< part of the names of runs that fail; NULL = none */
+    const char *stops;             /**< part of the names of runs that save and stop before their end; NULL = none */
     int begun, most;               /**< runs; after so many somebody asks to stop */
     char folder[COD_COMPARE_PATH]; /**< of what was written of the comparison */
     int groups;                    /**< that a run says it had; 0 = one, and nothing but a summary is left */
@@ -70,6 +72,8 @@ static int run(void *context, const char *const *args, bool in_laboratory, char 
         snprintf(message, COD_COMPARE_MESSAGE, "no reason at all");
         return 1 << 8; /* as waitpid() tells of exit code 1 */
     }
+    if (p->stops != NULL && strstr(name, p->stops) != NULL)
+        return EX_TEMPFAIL << 8;
     snprintf(path, sizeof path, "%s/%s", value_of(args, "output="), name);
     assert_ok(cod_folder_create(path));
     snprintf(path, sizeof path, "%s/%s/summary.json", value_of(args, "output="), name);
@@ -216,6 +220,15 @@ TEST(no_run_is_begun_once_asked_to_stop)
     program p = {.most = 2};
     char *tables;
     assert_fails(COD_ERR_INTERRUPTED, "run 'c-single-seed2' stopped at step 0 of 10", compare("stopped", &p, &tables));
+    assert_int_equal(p.begun, 2);
+    free(tables);
+}
+
+TEST(a_run_that_saved_and_stopped_ends_the_comparison)
+{
+    program p = {.most = 100, .stops = "allreduce-seed1"};
+    char *tables;
+    assert_fails(COD_ERR_INTERRUPTED, "run 'c-allreduce-seed1' stopped at step 0 of 10", compare("part", &p, &tables));
     assert_int_equal(p.begun, 2);
     free(tables);
 }

@@ -18,7 +18,7 @@ import sys
 import time
 
 from hostile import ENTRIES, ENTRIES_AT, ENTRY_BYTES, HEADER_BYTES, InExchange, InRun, is_marked, let_loose
-from train_support import Bench, Failure, Skip, check, descendants, floats, kill_job, parse_safetensors, steps_saved
+from train_support import STOPPED, Bench, Failure, Skip, check, descendants, floats, kill_job, parse_safetensors, steps_saved
 
 OTHER, VICTIM = 65534, 65533  # users that own nothing; the groups may also be root's, whom no mode of a file keeps out
 PERIOD, KEY_EVERY, SLOTS = 20, 8, 8
@@ -210,7 +210,7 @@ class Group:
                 self.fail("it does not end")
             time.sleep(0.01)
         code, usurped = self.process.returncode, USURPED in self.said().decode(errors="replace")
-        if code != 0 and self.trained and not (usurped and self.siege.key is None):
+        if code != STOPPED and self.trained and not (usurped and self.siege.key is None):
             self.fail(f"exit code {code} after SIGTERM")
         self.check_words()
         return time.monotonic() - begin
@@ -451,8 +451,8 @@ class RunFolder(Siege):
             kill_job(process)
             raise Failure(f"{where} waits: {said.decode(errors='replace')}\n{sorted(os.listdir(self.folder))}")
         early = process.returncode == -signal.SIGTERM and not said  # before the program listens to signals
-        check(early or process.returncode in (0, 1, 2), f"{where}: exit code {process.returncode}: {said.decode(errors='replace')}")
-        check(early or process.returncode == 0 or b"codistill" in said, f"{where}: exit code {process.returncode} without a message")
+        check(early or process.returncode in (0, 1, 2, STOPPED), f"{where}: exit code {process.returncode}: {said.decode(errors='replace')}")
+        check(early or process.returncode in (0, STOPPED) or b"codistill" in said, f"{where}: exit code {process.returncode} without a message")
         check(HANGS not in said, f"{where} waited: {said.decode(errors='replace')}")
         self.check_words(said, where)
         self.codes[process.returncode] += 1

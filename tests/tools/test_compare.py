@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/bench"))
 import peak_bytes
 from test_netlab import needs_a_laboratory
-from train_support import MPI, Skip, check, floats, read_safetensors, run_cases, steps_saved, wait_for_steps
+from train_support import MPI, STOPPED, Skip, check, floats, read_safetensors, run_cases, steps_saved, wait_for_steps
 
 CONFIG = """\
 name: c
@@ -214,7 +214,7 @@ def goes_on(bench):
         wait_for_steps(bench, process, "c-second-seed1", lines + 2)
         process.send_signal(number)
         result = bench.wait(process, ["compare"], 300)
-        check(result.code == 1 and re.search(r"run 'c-second-seed1' stopped at step [1-9]\d* of 1000000; the same", result.err), "a signal", result)
+        check(result.code == STOPPED and re.search(r"run 'c-second-seed1' stopped at step [1-9]\d* of 1000000; the same", result.err), "a signal", result)
     check("c-first-seed1 (1 of 2): done before" in result.err and "resumed at step" in result.err, "it did not go on", result)
     found = runs(bench)
     check([found[name][0]["state"] for name in found] == ["finished", "missing"] and "quality" not in found["second"][0], f"{found}", result)
@@ -339,7 +339,7 @@ def tunes_on(bench):
     wait_for_steps(bench, process, "c-single-tune1", 2)
     process.send_signal(signal.SIGTERM)
     result = bench.wait(process, command, 300)
-    check(result.code == 1 and re.search(r"run 'c-single-tune1' stopped at step [1-9]\d* of 300000; the same", result.err), "a signal", result)
+    check(result.code == STOPPED and re.search(r"run 'c-single-tune1' stopped at step [1-9]\d* of 300000; the same", result.err), "a signal", result)
     tuned = report(bench)["arms"][0]["tuned"]
     check([(one["state"], one["chosen"]) for one in tuned["candidates"]] == [("missing", False)] * 2, f"{tuned}", result)
     process = bench.start(*command)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from train_support import Skip, check, descendants, hanging, is_alive, kill_job, png, rank_process, run_cases, steps_saved, tries, wait_for_steps
+from train_support import STOPPED, Skip, check, descendants, hanging, is_alive, kill_job, png, rank_process, run_cases, steps_saved, tries, wait_for_steps
 
 SETUPS = {
     "single": ["train.strategy=single"],
@@ -40,7 +40,7 @@ def check_goes_on(bench, setup, message, *overrides):
     step = int(message.rsplit("the last good checkpoint is of step ", 1)[1].split(";")[0].split()[0])
     saved = steps_saved(bench.path("runs", "f", "checkpoints"))
     check(step in saved, f"the message names step {step}; there are {saved}")
-    result = bench.trained(*ENDLESS, *SETUPS[setup], *overrides, "train.max_time=0.5", "--resume")
+    result = bench.stopped(*ENDLESS, *SETUPS[setup], *overrides, "train.max_time=0.5", "--resume")
     resumed = [(group, int(found)) for group, found in re.findall(r"group (\d): resumed at step (\d+)", result.err)]
     steps = {found for _, found in resumed}
     # Each group goes on from its own newest one; the message names one of them.
@@ -220,7 +220,7 @@ def storage_fails(spoil, mend, reason):
                 check(process.poll() is None and time.monotonic() - begin < 300, "nothing is pulled any more")
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            check(bench.wait(process, arguments, 300).code == 0, f"it did not end well: {bench.read('err').decode()}")
+            check(bench.wait(process, arguments, 300).code == STOPPED, f"it did not end well: {bench.read('err').decode()}")
             err = bench.read("err").decode()
             check(err.count("cannot publish") <= 2 * (1 + err.count("publishes again")), f"said at each publication:\n{err}")
         finally:
@@ -266,7 +266,7 @@ def exchange_hangs(number):
         process.send_signal(number)
         result = bench.wait(process, arguments, 300)  # beside the two waits for the groups' threads
         err = bench.read("err").decode()
-        check(result.code == 0, f"exit code {result.code}:\n{err}")
+        check(result.code == STOPPED, f"exit code {result.code}:\n{err}")
         stopped = [int(step) for step in re.findall(r"stopped and saved at step (\d+)", err)]
         check(stopped and max(steps_saved(bench.path("runs", "f", "checkpoints"))) in stopped, f"nothing was saved:\n{err}")
         os.remove(flag)
@@ -278,7 +278,7 @@ def exchange_hangs(number):
             while bench.metrics("f", group)[-1]["peers"][0]["pulled"] == 0:
                 goes_on(bench, process, group)
         process.send_signal(signal.SIGTERM)
-        check(bench.wait(process, arguments).code == 0, f"it did not end well: {bench.read('err').decode()}")
+        check(bench.wait(process, arguments).code == STOPPED, f"it did not end well: {bench.read('err').decode()}")
     return case
 
 
@@ -345,7 +345,7 @@ def output_hangs(setup, file, how):
         flushed = re.search(r"to flush the folder of '\S+/step-(\d+)/", message)
         newest = max(good, int(flushed[1])) if flushed else good
         os.remove(flag)
-        result = bench.trained(*ENDLESS, *SETUPS[setup], "train.max_time=0.5", "--resume")
+        result = bench.stopped(*ENDLESS, *SETUPS[setup], "train.max_time=0.5", "--resume")
         check(f"group {groups - 1}: resumed at step {newest}" in result.err, f"it did not go on after '{message}'", result)
     return case
 

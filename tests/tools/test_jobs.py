@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 
-from train_support import check, descendants, hanging, kill_job, parts_saved, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import STOPPED, check, descendants, hanging, kill_job, parts_saved, rank_process, run_cases, steps_saved, wait_for_steps
 
 SHARED = ["train.strategy=codistill", "exchange.transport=file", "log.tensorboard=false", "log.samples=0"]
 TWO = [*SHARED, "cluster.groups=2"]
@@ -163,7 +163,7 @@ def killed(bench):
         wait_until(lambda: len(bench.metrics("k", 0)) > before + 2, "the survivor goes on alone", survivor)
     for job in (survivor, process):
         job.send_signal(signal.SIGTERM)
-    results = [finish(bench, job, group) for group, job in enumerate((survivor, process))]
+    results = [finish(bench, job, group, STOPPED) for group, job in enumerate((survivor, process))]
     check(all("stopped and saved at step" in result.err for result in results), "a stop does not save", results[1])
     check("resumed" not in results[0].err and "begins anew" not in results[0].err, "the survivor began again", results[0])
     for group in (0, 1):
@@ -187,11 +187,11 @@ def rank_killed(bench):
         result = finish(bench, process, 1, code=-signal.SIGKILL if victim == "launcher" else 1)
         check(re.search(said, result.err), f"the dead {victim} and the checkpoint are not named", result)
         wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks), "the group's ranks are gone")
-    result = train(bench, 1, *fixed, "train.max_time=0.5s")
+    result = train(bench, 1, *fixed, "train.max_time=0.5s", code=STOPPED)
     check("resumed at step" in result.err, "it did not go on", result)
     check(survivor.poll() is None, "the other group ended, too")
     survivor.send_signal(signal.SIGTERM)
-    finish(bench, survivor, 0)
+    finish(bench, survivor, 0, STOPPED)
     check_no_step_lost(bench, "r", 0)
 
 
@@ -223,7 +223,7 @@ def fragments(bench):
     await_both(jobs, seen, "again")
     for job in jobs:
         job.send_signal(signal.SIGTERM)
-    results = [finish(bench, job, group) for group, job in enumerate(jobs)]
+    results = [finish(bench, job, group, STOPPED) for group, job in enumerate(jobs)]
     check("group 1: resumed at step" in results[1].err, "the killed group began anew", results[1])
     for group in (0, 1):
         check_no_step_lost(bench, "g", group)
@@ -239,7 +239,7 @@ def frozen(bench):
     other = start(bench, 0, *fixed, "train.steps=1000000")
     wait_for_steps(bench, other, "f", 2, 0)
     other.send_signal(signal.SIGTERM)
-    finish(bench, other, 0)
+    finish(bench, other, 0, STOPPED)
     os.kill(process.pid, signal.SIGSTOP)
     last = bench.metrics("f", 0)[-1]["step"]
     try:
@@ -247,7 +247,7 @@ def frozen(bench):
     finally:
         os.kill(process.pid, signal.SIGCONT)
     process.send_signal(signal.SIGTERM)
-    finish(bench, process, 1)
+    finish(bench, process, 1, STOPPED)
     check_no_step_lost(bench, "f", 0)
 
 
@@ -265,7 +265,7 @@ def storage(bench):
         wait_until(lambda: len(switches(bench, "s", group)) > before + 2, "a teacher again", jobs[group])
     for group, job in enumerate(jobs):
         job.send_signal(signal.SIGTERM)
-        finish(bench, job, group)
+        finish(bench, job, group, STOPPED)
         check_no_step_lost(bench, "s", group)
     shutil.rmtree(bench.path("gone"))
 
@@ -295,7 +295,7 @@ def own_storage_hangs(bench):
     wait_until(lambda: len(bench.metrics("w", 1)) > lines + 20, "the other goes on", jobs[1])
     check(newest(1) == published, "a version came from storage that hangs")
     jobs[0].send_signal(signal.SIGTERM)
-    result = finish(bench, jobs[0], 0)
+    result = finish(bench, jobs[0], 0, STOPPED)
     for words in ("has not answered for 10 s", "the publication before is still being written", f"stopped and saved at step {saved()}"):
         check(words in result.err, f"'{words}' is not said", result)
     os.remove(flag)
@@ -306,7 +306,7 @@ def own_storage_hangs(bench):
     for job in jobs:
         job.send_signal(signal.SIGTERM)
     for group, job in enumerate(jobs):
-        finish(bench, job, group)
+        finish(bench, job, group, STOPPED)
         check_no_step_lost(bench, "w", group)
 
 
@@ -341,7 +341,7 @@ def old_header(bench):
     wait_until(lambda: newest() > seen + 2, "the group is a teacher again", process)
     for group, job in enumerate((survivor, process)):
         job.send_signal(signal.SIGTERM)
-        result = finish(bench, job, group)
+        result = finish(bench, job, group, STOPPED)
         check(group == 1 or "is older than one read before" in result.err, "the older header is not named", result)
         check_no_step_lost(bench, "h", group)
 
@@ -395,7 +395,7 @@ def fifo(bench):
     job = start(bench, 0, "name=w", *TWO, *ENDLESS, "exchange.directory=x", "checkpoint.every=50")
     wait_until(lambda: len(steps_saved(bench.path("runs", "w", "checkpoints"))) > 1, "checkpoints are saved", job)
     job.send_signal(signal.SIGTERM)
-    result = finish(bench, job, 0)
+    result = finish(bench, job, 0, STOPPED)
     check("header of group 1's shard 0 is damaged" in result.err, "the FIFO is not named", result)
 
 
@@ -431,7 +431,7 @@ def eight(hurt):
         for job in jobs.values():
             job.send_signal(signal.SIGTERM)
         for group, job in jobs.items():
-            finish(bench, job, group)
+            finish(bench, job, group, STOPPED)
             check_no_step_lost(bench, "e", group)
     return case
 
@@ -501,7 +501,7 @@ def refused(bench):
                           ("model.blocks=2", "(model.blocks: 1 there, 2 here)")):
         expect(2, words, *same, "--group", "1", change)
     process.send_signal(signal.SIGTERM)
-    finish(bench, process, 0)
+    finish(bench, process, 0, STOPPED)
     expect(2, "there is no checkpoint of this group", *same, "--group", "1", "--resume")
     process = bench.start(*same)
     wait_for_steps(bench, process, "l", len(bench.metrics("l", 0)) + 2)

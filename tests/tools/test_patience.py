@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from train_support import TCP, check, hanging, run_cases, wait_for_steps
+from train_support import STOPPED, TCP, check, hanging, run_cases, wait_for_steps
 
 PATIENCE_S = 0.1
 # A pull takes eight steps, so that each meets what happens every second one; over TCP it waits for answers meanwhile.
@@ -35,7 +35,7 @@ def paused(bench, name, *overrides, environment):
     seconds = pause_s(bench, name, 0, begin, first)
     job.send_signal(signal.SIGTERM)
     result = bench.wait(job, arguments)
-    check(result.code == 0, "it did not end well", result)
+    check(result.code == STOPPED, "it did not end well", result)
     peers = [bench.metrics(name, group)[-1]["peers"][0] for group in range(2)]
     check(all(peer["rejected"] == 0 for peer in peers), f"versions were rejected: {peers}", result)
     return seconds, sum(peer["lost"] for peer in peers)
@@ -104,7 +104,7 @@ def stopped(bench, name, chance):
     for job in jobs:
         job.send_signal(signal.SIGTERM)
         result = bench.wait(job, ["train"])
-        check(result.code == 0, "it did not end well", result)
+        check(result.code == STOPPED, "it did not end well", result)
     peer = bench.metrics(name, 0)[-1]["peers"][0]
     check(peer["rejected"] == 0, f"versions were rejected: {peer}")
     return peer["lost"]

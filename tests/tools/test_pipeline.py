@@ -113,7 +113,7 @@ def side_by_side(bench):
 def stops(bench):
     """A stopped run goes on, and with other stages too, as a checkpoint holds the whole network; one that is done says so."""
     fixed = [*QUIET, *BLOCKS, "train.deterministic=true", "train.accumulate=2", "train.schedule=constant"]
-    result = bench.trained("name=p", *fixed, *divided(2), "train.steps=10000000", "train.max_time=1s")
+    result = bench.stopped("name=p", *fixed, *divided(2), "train.steps=10000000", "train.max_time=1s")
     step = int(re.search(r"stopped and saved at step (\d+)", result.err)[1])
     result = bench.trained("name=p", *fixed, *divided(2), f"train.steps={step + 20}")
     check(f"resumed at step {step}" in result.err and bench.summary("p")["steps"] == step + 20, "it did not go on", result)

@@ -11,7 +11,7 @@ import time
 
 from test_strategies import PLAIN_SGD, QUIET, farthest, model, saved
 from test_train import killed
-from train_support import MPI, TCP, check, floats, parse_safetensors, png, rank_process, run_cases, wait_for_steps
+from train_support import MPI, STOPPED, TCP, check, floats, parse_safetensors, png, rank_process, run_cases, wait_for_steps
 
 SHARED_TCP = {key: value + ",sm" if key == "OMPI_MCA_osc" else value for key, value in TCP.items()}
 ASYNC = "train.strategy=async_parameter_server"
@@ -111,7 +111,7 @@ def once_a_node(bench):
 
 def central_stops(bench):
     fixed = ["name=s", "train.strategy=central_storage", "cluster.ranks_per_group=3", "train.ema=0.9", *QUIET]
-    result = bench.trained(*fixed, "train.steps=10000000", "train.max_time=1s")
+    result = bench.stopped(*fixed, "train.steps=10000000", "train.max_time=1s")
     step = int(re.search(r"stopped and saved at step (\d+)", result.err)[1])
     group, parts = saved(bench, "s", step, 0), [saved(bench, "s", step, rank, "rank") for rank in range(3)]
     check("adam_m" not in group and "ema" in group and sum(len(part["adam_m"]) for part in parts) == len(group["values"]), "moments")
@@ -193,7 +193,7 @@ def delay(bench):
             check(time.monotonic() < begin + 300, f"no worker went ahead by {most}: {stale}")
         process.send_signal(signal.SIGTERM)
         result = bench.wait(process, arguments, 300)
-        check(result.code == 0 and "stopped and saved" in result.err, "a stop is no failure", result)
+        check(result.code == STOPPED and "stopped and saved" in result.err, "a stop is no failure", result)
         stale = bench.metrics(name, 0)[-1]["push_staleness_max"]
         check(most <= stale <= 2 * most + 1, f"{stale} updates old with a delay of {most}")
 
@@ -201,7 +201,7 @@ def delay(bench):
 def stops(bench):
     """Ranks stop at one step and go on, also with workers apart; what a run says of its pushes is of all its processes."""
     fixed = ["name=s", ASYNC, "cluster.ranks_per_group=4", *option(servers=2, push_codec="onebit", pull_codec="int8", max_delay=8), *QUIET]
-    result = bench.trained(*fixed, "train.steps=10000000", "train.max_time=1s")
+    result = bench.stopped(*fixed, "train.steps=10000000", "train.max_time=1s")
     step = int(re.search(r"stopped and saved at step (\d+)", result.err)[1])
     parts = [saved(bench, "s", step, rank, "rank") for rank in range(4)]
     count = len(saved(bench, "s", step, 0)["values"])

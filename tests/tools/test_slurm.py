@@ -8,7 +8,7 @@ import signal
 import sys
 
 from slurm_support import Cluster
-from train_support import MPI, check, descendants, run_cases
+from train_support import MPI, STOPPED, check, descendants, run_cases
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "slurm"
 GROUPS = ["train.strategy=codistill", "cluster.groups=2"]
@@ -47,7 +47,7 @@ def starts_ranks(bench, cluster):
         os.kill(launcher, signal.SIGUSR1)
         result = bench.wait(process, arguments, 300)
         check(ranks == list(enumerate(nodes)), f"{name}: ranks lie on nodes as {ranks}, not {nodes}", result)
-        check(result.code == 0 and "stopped and saved" in result.err, "it did not stop well", result)
+        check(result.code == STOPPED and "stopped and saved" in result.err, "it did not stop well", result)
 
 
 def batch(bench, cluster):

@@ -69,7 +69,7 @@ def ctrl_c(bench):
 
 def notices(bench):
     """What a soak is for: a job that ends by itself, and one that does not go on from its checkpoint."""
-    for group, override, words in ((2, "train.max_time=3s", "group 2, which nobody killed, ended with exit code 0"),
+    for group, override, words in ((2, "train.max_time=3s", "group 2, which nobody killed, ended with exit code 75"),
                                    (0, "checkpoint.resume=never", "but its newest checkpoint is of step")):
         program = bench.write("changed", CHANGED.format(program=bench.program, group=group, override=override))
         os.chmod(program, 0o755)

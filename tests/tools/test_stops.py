@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 
-from train_support import MPIEXEC, check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
+from train_support import MPIEXEC, STOPPED, check, descendants, png, rank_process, run_cases, steps_saved, wait_for_steps
 
 SETUPS = {"single": ["train.strategy=single"], "2x1": ["train.strategy=codistill", "cluster.groups=2"]}
 ENDLESS = ["name=s", "train.steps=10000000", "eval.every=0", "checkpoint.every=1000000", "log.tensorboard=false", "log.samples=0"]
@@ -39,7 +39,7 @@ def saved(bench):
 
 
 def check_saved(bench, result, setup):
-    check(result.code == 0, f"exit code {result.code}: a stop is no failure", result)
+    check(result.code == STOPPED, f"exit code {result.code}: a stop is neither the end nor a failure", result)
     groups = re.findall(r"group (\d): stopped and saved at step (\d+)", result.err)
     check(sorted({group for group, _ in groups}) == ["0", "1"][:2 if setup == "2x1" else 1], "not every group saved", result)
     check({int(step) for _, step in groups} <= set(saved(bench)), f"checkpoints of other steps: {saved(bench)}", result)
@@ -54,7 +54,7 @@ def early(setup, number):
             time.sleep(delay)
             process.send_signal(number)
             result = end(bench, process)
-            if result.code != 0:
+            if result.code != STOPPED:
                 dead = result.code == -number and not os.path.exists(bench.path("runs", "s", "metrics.0.jsonl"))  # before main()
                 check(dead or (result.code == 1 and any(words in result.err for words in BEGUN_NOTHING)), f"after {delay} s", result)
             else:
@@ -69,6 +69,26 @@ def by_signal(setup, number):
         process.send_signal(number)
         check_saved(bench, end(bench, process), setup)
     return case
+
+
+def user_started(bench):
+    """Ranks that the user's own mpirun has started: its exit code is theirs, once all have saved; the same command goes on to its end."""
+    command = (MPIEXEC, "-n", "2")
+    process = start(bench, "2x1", command=command)
+    under_way(bench, process, "2x1")
+    process.send_signal(signal.SIGUSR1)
+    check_saved(bench, end(bench, process), "2x1")
+    last = max(saved(bench)) + 20
+    for words in ("resumed at step", "nothing is left to do"):
+        result = end(bench, start(bench, "2x1", f"train.steps={last}", "train.schedule=constant", command=command), 300)
+        check(result.code == 0 and words in result.err, "it did not go on", result)
+
+
+def told_nothing(bench):
+    """Ranks of which none has told how the job ended have not ended well, whatever mpirun says."""
+    script = f"{MPIEXEC} \"$@\" 2>&1 | sed -u '/\036[0-9a-f]* X[0-9]*$/d' >&2\nexit 0"
+    result = end(bench, start(bench, "2x1", "train.steps=20", environment=launcher(bench, script)), 300)
+    check(result.code == 1 and "ended with exit code 0, but no rank has told how the job ended" in result.err, "it passes for a job that ended well", result)
 
 
 def twice(setup):
@@ -108,7 +128,7 @@ def pressed(bench):
     time.sleep(1.2)
     process.send_signal(signal.SIGINT)
     result = end(bench, process)
-    check(result.code in (0, 1) and "did not answer" not in result.err, "it waits", result)  # 0: mpirun has let it go on for a second
+    check(result.code in (STOPPED, 1) and "did not answer" not in result.err, "it waits", result)  # 75: mpirun has let it go on for a second
 
 
 def launcher(bench, script):
@@ -205,7 +225,7 @@ def reader_goes(setup):
         count = len(bench.metrics("s", 0))
         wait_for_steps(bench, process, "s", count + 20)
         process.send_signal(signal.SIGTERM)
-        check(process.wait(LONGEST) == 0, "a stop is no failure")
+        check(process.wait(LONGEST) == STOPPED, "a stop is neither the end nor a failure")
         check(saved(bench), "nothing is saved")
     return case
 
@@ -228,7 +248,7 @@ def terminal_closes(setup):
                 os.read(master, 65536)
             time.sleep(0.01)
         os.close(master)
-        check(process.wait(LONGEST) == 0, "a stop is no failure")
+        check(process.wait(LONGEST) == STOPPED, "a stop is neither the end nor a failure")
         check(saved(bench), "nothing is saved")
     return case
 
@@ -250,7 +270,7 @@ def compare(number):
         wait_for_steps(bench, process, "c-codistill-seed1", 2)
         process.send_signal(number)
         result = bench.wait(process, ["compare"], LONGEST)
-        check(result.code == 1 and re.search(r"run 'c-codistill-seed1' stopped at step [1-9]\d* of 10000000; the same", result.err), "no word", result)
+        check(result.code == STOPPED and re.search(r"run 'c-codistill-seed1' stopped at step [1-9]\d* of 10000000; the same", result.err), "no word", result)
         check("stopped and saved at step" in result.err, "it did not wait for its run", result)
     return case
 
@@ -290,6 +310,8 @@ CASES = {
     "early-2x1": early("2x1", signal.SIGTERM),
     **{f"{number.name.lower()}-{setup}": by_signal(setup, number)
        for setup in SETUPS for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGXCPU, signal.SIGXFSZ)},
+    "user-started": user_started,
+    "told-nothing": told_nothing,
     "twice": twice("2x1"),
     "deaf": deaf,
     "pressed": pressed,

@@ -314,7 +314,7 @@ def server(bench):
 def server_stops(bench):
     """A server stops with its workers, and goes on; started alone it says what it needs."""
     fixed = ["name=s", "train.strategy=parameter_server", "cluster.ranks_per_group=3", *QUIET]
-    result = bench.trained(*fixed, "train.steps=10000000", "train.max_time=1s")
+    result = bench.stopped(*fixed, "train.steps=10000000", "train.max_time=1s")
     step = int(re.search(r"stopped and saved at step (\d+)", result.err)[1])
     result = bench.trained(*fixed, f"train.steps={step + 20}", "train.schedule=constant")
     check(f"resumed at step {step}" in result.err and bench.summary("s")["steps"] == step + 20, "it did not go on", result)

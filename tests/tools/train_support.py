@@ -34,6 +34,9 @@ TCP = dict(word.split("=", 1) for word in os.environ.get("COD_TEST_TCP", "OMPI_M
 MPIEXEC = os.environ.get("COD_TEST_MPIEXEC", "mpirun")
 
 
+STOPPED = 75  # the exit code of a training that saved and stopped before its end
+
+
 class Failure(Exception):
     """A check that did not hold."""
 
@@ -151,6 +154,12 @@ class Bench:
 
     def trained(self, *overrides, **options):
         return self.done("train", "t.yaml", *overrides, **options)
+
+    def stopped(self, *overrides, **options):
+        """A training that must save and stop before its end, such as by train.max_time."""
+        result = self.train(*overrides, **options)
+        check(result.code == STOPPED and "stopped and saved at step" in result.err, f"exit code {result.code}: it did not save and stop", result)
+        return result
 
     def json(self, name, file_name):
         with open(self.path("runs", name, file_name), encoding="utf-8") as file:

@@ -75,6 +75,21 @@ TEST_IN_FOLDER(groups_in_step_stop_at_one_step)
     cod_test_assert_contains(report->ranks[0].notes, "load(8) \nfinish destroy");
 }
 
+TEST_IN_FOLDER(a_group_that_ends_first_knows_that_another_has_stopped)
+{
+    const listener_plan stops = {.stop_after = 2, .stop_rank = 1};
+#define APART PAIR, "cluster.groups=2", "cluster.ranks_per_group=1", "name=apart"
+    const train_job half = {.ranks = 2, .settings = {APART}, .plan = &stops};
+    const train_job rest = {.ranks = 2, .settings = {APART, "checkpoint.resume=must"}};
+    const job_report *report = job_run_ok(&half);
+    assert_true(report->ranks[0].ending == COD_TRAIN_STOPPED && report->ranks[1].ending == COD_TRAIN_STOPPED);
+    cod_test_assert_contains(report->log, "group 0: all 8 steps are done and its model is saved; another group has");
+    assert_false(cod_file_exists(cod_test_at("apart/summary.json")));
+    report = job_run_ok(&rest);
+    assert_true(report->ranks[0].ending == COD_TRAIN_FINISHED && report->ranks[1].ending == COD_TRAIN_FINISHED);
+    assert_true(cod_file_exists(cod_test_at("apart/summary.json")));
+}
+
 /* Refusals. */
 
 TEST_IN_FOLDER(another_run_is_refused)

@@ -141,7 +141,7 @@ def train(arguments, program, folder, rate, strategy):
             if isinstance(error, subprocess.TimeoutExpired):
                 raise Failure(f"`{' '.join(command)}` at {rate} did not end") from None
             raise
-        if code != 0:
+        if code not in (0, 75):  # 75: saved and stopped after --seconds
             log.seek(0)
             words = (said.read_text() if said.exists() else "") or log.read()
             raise Failure(f"`{' '.join(command)}` at {rate} ended with {code}: {' / '.join(words.strip().splitlines()[-3:])}")
