@@ -160,7 +160,9 @@ cod_status cod_slot_read_header(const unsigned char *bytes, const cod_slot_ident
     if (memcmp(bytes + 8, wanted + 8, IDENTITY_AT - 8) != 0)
         return cod_fail(COD_ERR_FORMAT, "not a window of this format");
     if (memcmp(bytes + IDENTITY_AT, wanted + IDENTITY_AT, STAMP_AT - IDENTITY_AT) != 0)
-        return cod_fail(COD_ERR_FORMAT, "group %u publishes another run, model or exchange configuration",
+        return cod_fail(COD_ERR_FORMAT,
+                        "group %u publishes another run, model or exchange configuration; runs must not share a folder "
+                        "of the exchange: give one of them another name= and exchange.directory=",
                         expected->group);
     out->newest = cod_load_u64(bytes + NEWEST_AT);
     if (out->newest > COD_SLOT_VERSION_MAX)

@@ -53,11 +53,14 @@ void cod_file_log_close(cod_file_log *log);
 /** A lock on a file by this process, which the system releases when the process dies. It keeps a folder to one run. */
 typedef struct cod_file_lock cod_file_lock;
 
-/** @return COD_ERR_IO, naming the holder, when another process has it. @param[out] lock  new; cod_file_lock_release()
+/**
+ * @param way_out    what to do when another process has it, for the message
+ * @param[out] lock  new; cod_file_lock_release()
+ * @return COD_ERR_IO, naming the holder, when another process has it
  */
-COD_MUST_CHECK cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock);
+COD_MUST_CHECK cod_status cod_file_lock_acquire(const char *path, const char *way_out, cod_file_lock **lock);
 /** Locks the file together with others that share it. It excludes only a process that wants the file alone. */
-COD_MUST_CHECK cod_status cod_file_lock_share(const char *path, cod_file_lock **lock);
+COD_MUST_CHECK cod_status cod_file_lock_share(const char *path, const char *way_out, cod_file_lock **lock);
 /** Opens a lock's file that another process of the same job has locked, for cod_file_lock_check() alone. */
 COD_MUST_CHECK cod_status cod_file_lock_observe(const char *path, cod_file_lock **lock);
 /** @return COD_ERR_IO when the lock's path names no file any more, or another one: it keeps nobody out. NULL is fine.

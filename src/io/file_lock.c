@@ -17,20 +17,21 @@ struct cod_file_lock {
 };
 
 /** The lock is held elsewhere: says by whom, as the holder wrote it into the file. */
-static cod_status report_holder(int file, const char *path)
+static cod_status report_holder(int file, const char *path, const char *way_out)
 {
     char holder[256];
     const ssize_t got = pread(file, holder, sizeof holder - 1, 0);
     holder[got > 0 ? got : 0] = '\0';
     holder[strcspn(holder, "\n")] = '\0';
-    return cod_fail(COD_ERR_IO, "'%s' is in use by %s", path, holder[0] != '\0' ? holder : "another process");
+    return cod_fail(COD_ERR_IO, "'%s' is in use by %s; %s", path, holder[0] != '\0' ? holder : "another process",
+                    way_out);
 }
 
-static cod_status claim(int file, const char *path, bool shared)
+static cod_status claim(int file, const char *path, const char *way_out, bool shared)
 {
     if (flock(file, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
-            return report_holder(file, path);
+            return report_holder(file, path, way_out);
         if (errno != ENOLCK && errno != ENOSYS && errno != ENOTSUP)
             return cod_fail_system("lock", path);
         cod_log_warn("'%s': this file system has no locks; nothing stops a second run here", path);
@@ -45,26 +46,27 @@ static cod_status claim(int file, const char *path, bool shared)
 }
 
 /** What a lock does with its file, which is open. */
-typedef cod_status begin_lock(int file, const char *path);
+typedef cod_status begin_lock(int file, const char *path, const char *way_out);
 
-static cod_status claim_alone(int file, const char *path)
+static cod_status claim_alone(int file, const char *path, const char *way_out)
 {
-    return claim(file, path, false);
+    return claim(file, path, way_out, false);
 }
 
-static cod_status claim_shared(int file, const char *path)
+static cod_status claim_shared(int file, const char *path, const char *way_out)
 {
-    return claim(file, path, true);
+    return claim(file, path, way_out, true);
 }
 
-static cod_status leave_alone(int file, const char *path)
+static cod_status leave_alone(int file, const char *path, const char *way_out)
 {
     (void)file;
     (void)path;
+    (void)way_out;
     return COD_OK;
 }
 
-static cod_status begin(const char *path, int flags, begin_lock *work, cod_file_lock **lock)
+static cod_status begin(const char *path, int flags, const char *way_out, begin_lock *work, cod_file_lock **lock)
 {
     *lock = NULL;
     COD_IO_CALL("lock", path);
@@ -82,7 +84,7 @@ static cod_status begin(const char *path, int flags, begin_lock *work, cod_file_
     if (status == COD_OK && !S_ISREG(info.st_mode))
         status = cod_fail(COD_ERR_IO, "cannot lock '%s': it is no regular file", path);
     COD_THEN(status, cod_io_check_names(path, &info));
-    COD_THEN(status, work(file, path));
+    COD_THEN(status, work(file, path, way_out));
     if (status != COD_OK) {
         close(file);
         free(taken);
@@ -94,19 +96,19 @@ static cod_status begin(const char *path, int flags, begin_lock *work, cod_file_
     return COD_OK;
 }
 
-cod_status cod_file_lock_acquire(const char *path, cod_file_lock **lock)
+cod_status cod_file_lock_acquire(const char *path, const char *way_out, cod_file_lock **lock)
 {
-    return begin(path, O_RDWR | O_CREAT, claim_alone, lock);
+    return begin(path, O_RDWR | O_CREAT, way_out, claim_alone, lock);
 }
 
-cod_status cod_file_lock_share(const char *path, cod_file_lock **lock)
+cod_status cod_file_lock_share(const char *path, const char *way_out, cod_file_lock **lock)
 {
-    return begin(path, O_RDWR | O_CREAT, claim_shared, lock);
+    return begin(path, O_RDWR | O_CREAT, way_out, claim_shared, lock);
 }
 
 cod_status cod_file_lock_observe(const char *path, cod_file_lock **lock)
 {
-    return begin(path, O_RDONLY, leave_alone, lock);
+    return begin(path, O_RDONLY, "", leave_alone, lock);
 }
 
 cod_status cod_file_lock_check(const cod_file_lock *lock)

@@ -139,7 +139,7 @@ typedef enum cod_run_config_scope {
 /**
  * Compares a run with the one whose resolved configuration is at `path`.
  *
- * @param[out] difference  such as "train.steps: 20 there, 40 here"; "" = none
+ * @param[out] difference  such as "train.steps: 20 there, 40 here, train.ema: 0 there, 0.9 here"; "" = none
  */
 COD_MUST_CHECK cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run_config_scope scope,
                                                  char difference[256]);

@@ -78,19 +78,37 @@ static bool is_open(const char *key, const char *there, const char *here)
     return device && (strcmp(there, "auto") == 0 || strcmp(here, "auto") == 0);
 }
 
-static void find_difference(char *there, char *here, bool (*counts)(const char *key), char difference[256])
+/** Adds one to the list; what has no room is "and more". */
+static void add_difference(char difference[256], const char *key, const char *there, const char *here)
+{
+    static const char more[] = ", and more";
+    const size_t used = strlen(difference), room = 256 - used - sizeof more;
+    char one[256];
+    const int length = snprintf(one, sizeof one, "%s: %s there, %s here", key, there, here);
+    if (used == 0)
+        memcpy(difference, one, sizeof one);
+    else if ((size_t)length + 2 < room)
+        snprintf(difference + used, 256 - used, ", %s", one);
+    else
+        snprintf(difference + used, 256 - used, "%s", more);
+}
+
+/** Lists options whose values differ, up to the first one that is only there or only here. */
+static void find_differences(char *there, char *here, bool (*counts)(const char *key), char difference[256])
 {
     char sections[2][64] = {"", ""}, keys[2][128];
     const char *values[2];
+    bool more = true, same_keys = true;
     difference[0] = '\0';
-    for (bool more = true; more && difference[0] == '\0';) {
+    while (more && same_keys && strstr(difference, ", and more") == NULL) {
         more = next_option(&there, sections[0], keys[0], &values[0]);
         more = next_option(&here, sections[1], keys[1], &values[1]) || more;
-        if (strcmp(keys[0], keys[1]) != 0)
+        same_keys = strcmp(keys[0], keys[1]) == 0;
+        if (!same_keys && difference[0] == '\0') /* else that follows from what is listed */
             snprintf(difference, 256, "%s", keys[0][0] != '\0' ? keys[0] : keys[1]);
-        else if (more && strcmp(values[0], values[1]) != 0 && counts(keys[0]) &&
+        else if (same_keys && more && strcmp(values[0], values[1]) != 0 && counts(keys[0]) &&
                  !is_open(keys[0], values[0], values[1]))
-            snprintf(difference, 256, "%s: %s there, %s here", keys[0], values[0], values[1]);
+            add_difference(difference, keys[0], values[0], values[1]);
     }
 }
 
@@ -103,7 +121,7 @@ cod_status cod_run_config_compare(cod_run_config *run, const char *path, cod_run
     cod_status status = cod_run_config_load_saved(path, &other);
     COD_THEN(status, cod_run_config_resolved(&other, false, &there));
     if (status == COD_OK)
-        find_difference(there, here, scope == COD_COMPARE_SHARED ? is_shared : bears_on_result, difference);
+        find_differences(there, here, scope == COD_COMPARE_SHARED ? is_shared : bears_on_result, difference);
     cod_run_config_clear(&other);
     free(here);
     free(there);

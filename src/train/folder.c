@@ -47,7 +47,7 @@ static cod_status compare_with_others(trainer *t)
     COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_SHARED, difference));
     COD_REQUIRE(difference[0] == '\0',
                 "'%s' is another group's with another configuration (%s); groups of a run agree on that: set it as "
-                "there, or give this run another name",
+                "there, or give this run another name=",
                 t->folder, difference);
     COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
     if (difference[0] != '\0')
@@ -76,6 +76,9 @@ static cod_status check_written(const trainer *t)
                           "'%s' is empty: put a copy back, or remove it, which gives the run another nonce", path);
 }
 
+/** What to do where another job has the folder. */
+#define WAY_OUT "wait until it has ended, or give this run another name="
+
 /** A job of all groups has the folder for itself; those of single groups share it, each with a lock on its group. */
 static cod_status lock_folder(trainer *t)
 {
@@ -83,15 +86,15 @@ static cod_status lock_folder(trainer *t)
     const int only = t->config->only_group;
     path_in(t, ".lock", path);
     if (only < 0) {
-        COD_TRY(cod_file_lock_acquire(path, &t->lock));
+        COD_TRY(cod_file_lock_acquire(path, WAY_OUT, &t->lock));
         COD_TRY(check_written(t));
         COD_TRY(cod_folder_clean(t->folder));
         return cod_checkpoint_clean(t->checkpoints, NULL);
     }
-    COD_TRY(cod_file_lock_share(path, &t->lock));
+    COD_TRY(cod_file_lock_share(path, WAY_OUT, &t->lock));
     snprintf(name, sizeof name, ".lock.%d", only);
     path_in(t, name, path);
-    const cod_status status = cod_file_lock_acquire(path, &t->group_lock);
+    const cod_status status = cod_file_lock_acquire(path, WAY_OUT, &t->group_lock);
     if (status != COD_OK)
         return cod_fail_prefix(status, "group %d is trained by one job at a time", only);
     COD_TRY(check_written(t));
@@ -147,9 +150,20 @@ static cod_status describe_run(trainer *t, char **text)
     return COD_OK;
 }
 
+/** Logs in what a run that goes on differs from what it was so far. */
+static void tell_changes(const trainer *t)
+{
+    char path[4096], difference[256] = "";
+    path_in(t, "config.yaml", path);
+    if (t->context.step > 0 && t->config->only_group < 0 && cod_file_exists(path) &&
+        cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference) == COD_OK && difference[0] != '\0')
+        cod_log_info("'%s' goes on with another configuration than so far (%s)", t->folder, difference);
+}
+
 cod_status trainer_claim_folder(trainer *t)
 {
     char path[4096], *text = NULL;
+    tell_changes(t);
     path_in(t, "summary.json", path);
     COD_TRY(cod_file_remove(path));
     path_in(t, "config.yaml", path);
@@ -166,11 +180,12 @@ static cod_status tell_finished(trainer *t)
     path_in(t, "config.yaml", path);
     if (cod_file_exists(path))
         COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
-    cod_log_info("'%s': all %lld steps were done before and summary.json is written: nothing is left to do", t->folder,
-                 (long long)t->context.steps);
+    cod_log_info("'%s' is finished: all %lld steps were done before and summary.json is written: nothing is left to do",
+                 t->folder, (long long)t->context.steps);
     if (difference[0] != '\0')
-        cod_log_warn("'%s' was made with another configuration (%s); give this one another name", t->folder,
-                     difference);
+        cod_log_warn("'%s' was trained with another configuration (%s), and stays as it is: another name= trains this "
+                     "one, checkpoint.resume=never begins anew in its place, a larger train.steps goes on from there",
+                     t->folder, difference);
     return COD_OK;
 }
 

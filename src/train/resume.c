@@ -142,7 +142,7 @@ static cod_status find_newest(const trainer *t, int64_t *step)
         return cod_fail(
             COD_ERR_FORMAT,
             "none of the checkpoints in '%s' can be used (%zu damaged): put a copy of one back, or give the "
-            "run another name; checkpoint.resume=never starts anew here and removes them",
+            "run another name=; checkpoint.resume=never starts anew here and removes them",
             t->checkpoints, damaged);
     return status;
 }
@@ -263,7 +263,9 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
 
 static cod_status cannot_resume(const trainer *t, int64_t step, cod_status status)
 {
-    return cod_fail_prefix(status, "cannot resume from step %lld in '%s' (checkpoint.resume=never starts anew)",
+    return cod_fail_prefix(status,
+                           "cannot resume from step %lld in '%s' (another name= begins a new run, "
+                           "checkpoint.resume=never begins anew in its place)",
                            (long long)step, t->checkpoints);
 }
 
@@ -354,10 +356,17 @@ cod_status trainer_resume(trainer *t)
     else if (t->leader && t->config->checkpoint.resume != COD_RESUME_NEVER)
         COD_THEN(status, check_other_groups(t));
     COD_TRY(cod_group_agree(world, status, NULL));
-    COD_TRY(cod_group_agree(world, discard_later(t, step), NULL));
-    if (step >= 0 && t->leader)
-        cod_log_info("group %d: resumed at step %lld", cod_group_index(t->group), (long long)step);
-    else if (newest >= 0 && t->leader)
+    t->resumed = step >= 0;
+    t->others_resumed = newest >= 0;
+    return cod_group_agree(world, discard_later(t, step), NULL);
+}
+
+void trainer_tell_resume(const trainer *t)
+{
+    if (!t->leader)
+        return;
+    if (t->resumed)
+        cod_log_info("group %d: resumed at step %lld", cod_group_index(t->group), (long long)t->context.step);
+    else if (t->others_resumed)
         cod_log_info("group %d: has no checkpoint and begins anew", cod_group_index(t->group));
-    return COD_OK;
 }

@@ -325,12 +325,13 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(trainer_look_whether_finished(t));
     if (t->finished_before)
         return COD_OK;
+    trainer_tell_resume(t);
     cod_status status = COD_OK;
     if (context->step > context->steps)
-        status =
-            cod_fail(COD_ERR_ARGUMENT,
-                     "the run is at step %lld already, train.steps asks for %lld (checkpoint.resume=never starts anew)",
-                     (long long)context->step, (long long)context->steps);
+        status = cod_fail(COD_ERR_ARGUMENT,
+                          "the run is at step %lld already, train.steps asks for %lld (another name= begins a new run, "
+                          "checkpoint.resume=never begins anew in its place)",
+                          (long long)context->step, (long long)context->steps);
     if (trainer_trains(t))
         COD_THEN(status, start_loader(t));
     COD_THEN(status, open_trace(t));

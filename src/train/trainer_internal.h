@@ -53,6 +53,8 @@ typedef struct trainer {
     trainer_measures measures;
     double last_report_s;        /**< when progress was last reported */
     trainer_evaluator evaluator; /**< on the leader */
+    bool resumed;                /**< the group has loaded a checkpoint */
+    bool others_resumed;         /**< this group or another one has */
     bool finished_before;        /**< the run had finished before; nothing is left to do */
     bool others_diverged;        /**< at the end, this group's model is usable but some other group's is not */
     int64_t first_step;          /**< first step of this process: 0, or the step resumed from */
@@ -156,6 +158,8 @@ COD_MUST_CHECK cod_status trainer_load_residual(trainer *t, const cod_st_file *f
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration asks for it. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_resume(trainer *t);
+/** Logs from where the group goes on. */
+void trainer_tell_resume(const trainer *t);
 
 /** Writes and reports a line of metrics, if this rank does that, and starts the means of the next line. */
 COD_MUST_CHECK cod_status trainer_log_line(trainer *t);

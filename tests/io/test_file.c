@@ -248,11 +248,11 @@ TEST(what_is_not_the_users_own_is_no_log)
 TEST(a_lock_keeps_others_out_until_its_process_ends)
 {
     cod_file_lock *lock = NULL, *second = NULL;
-    assert_ok(cod_file_lock_acquire(at("lock"), &lock));
-    assert_fails(COD_ERR_IO, "is in use by process ", cod_file_lock_acquire(at("lock"), &second));
+    assert_ok(cod_file_lock_acquire(at("lock"), "wait", &lock));
+    assert_fails(COD_ERR_IO, "; wait", cod_file_lock_acquire(at("lock"), "wait", &second));
     assert_null(second);
     cod_file_lock_release(lock);
-    assert_ok(cod_file_lock_acquire(at("lock"), &lock));
+    assert_ok(cod_file_lock_acquire(at("lock"), "wait", &lock));
     cod_file_lock_release(lock);
 }
 
@@ -263,11 +263,11 @@ TEST(a_lock_is_no_link)
     assert_ok(cod_file_write(at("precious"), "mine", 4));
     assert_ok(cod_file_remove(at("lock")));
     assert_int_equal(symlink("precious", at("lock")), 0);
-    assert_fails(COD_ERR_IO, "it is a link", cod_file_lock_acquire(at("lock"), &lock));
+    assert_fails(COD_ERR_IO, "it is a link", cod_file_lock_acquire(at("lock"), "wait", &lock));
     assert_content(at("precious"), "mine");
     assert_int_equal(unlink(at("lock")), 0);
     assert_int_equal(mkfifo(at("lock"), 0600), 0);
-    assert_fails(COD_ERR_IO, "cannot lock '", cod_file_lock_acquire(at("lock"), &lock));
+    assert_fails(COD_ERR_IO, "cannot lock '", cod_file_lock_acquire(at("lock"), "wait", &lock));
     assert_fails(COD_ERR_IO, "it is no regular file", cod_file_lock_observe(at("lock"), &lock));
     assert_int_equal(unlink(at("lock")), 0);
 }
@@ -283,7 +283,7 @@ TEST(a_file_of_another_name_is_written_in_a_folder_of_ones_own)
     assert_int_equal(link(at("outside"), at("own/lock")), 0);
     assert_int_equal(chmod(at("own"), 0770), 0);
     assert_fails(COD_ERR_IO, "hard link", cod_file_log_open(at("own/log"), &log));
-    assert_fails(COD_ERR_IO, "hard link", cod_file_lock_acquire(at("own/lock"), &lock));
+    assert_fails(COD_ERR_IO, "hard link", cod_file_lock_acquire(at("own/lock"), "wait", &lock));
     assert_content(at("outside"), "half a line");
     assert_int_equal(chmod(at("own"), 0755), 0);
     assert_ok(cod_file_log_open(at("own/log"), &log));
@@ -296,13 +296,13 @@ TEST(a_file_of_another_name_is_written_in_a_folder_of_ones_own)
 TEST(a_shared_lock_keeps_out_who_wants_it_alone)
 {
     cod_file_lock *first = NULL, *second = NULL, *alone = NULL;
-    assert_ok(cod_file_lock_share(at("lock"), &first));
-    assert_ok(cod_file_lock_share(at("lock"), &second));
+    assert_ok(cod_file_lock_share(at("lock"), "wait", &first));
+    assert_ok(cod_file_lock_share(at("lock"), "wait", &second));
     cod_file_lock_release(first);
-    assert_fails(COD_ERR_IO, "which shares it", cod_file_lock_acquire(at("lock"), &alone));
+    assert_fails(COD_ERR_IO, "which shares it", cod_file_lock_acquire(at("lock"), "wait", &alone));
     cod_file_lock_release(second);
-    assert_ok(cod_file_lock_acquire(at("lock"), &alone));
-    assert_fails(COD_ERR_IO, "is in use by process ", cod_file_lock_share(at("lock"), &first));
+    assert_ok(cod_file_lock_acquire(at("lock"), "wait", &alone));
+    assert_fails(COD_ERR_IO, "is in use by process ", cod_file_lock_share(at("lock"), "wait", &first));
     cod_file_lock_release(alone);
 }
 
@@ -310,14 +310,14 @@ TEST(a_shared_lock_keeps_out_who_wants_it_alone)
 TEST(a_lock_that_was_removed_or_replaced_is_noticed)
 {
     cod_file_lock *lock = NULL, *seen = NULL, *other = NULL;
-    assert_ok(cod_file_lock_acquire(at("lock"), &lock));
+    assert_ok(cod_file_lock_acquire(at("lock"), "wait", &lock));
     assert_ok(cod_file_lock_observe(at("lock"), &seen));
     assert_ok(cod_file_lock_check(lock));
     assert_ok(cod_file_lock_check(seen));
     assert_ok(cod_file_lock_check(NULL));
     assert_ok(cod_file_remove(at("lock")));
     assert_fails(COD_ERR_IO, "lock' was removed while this job ran", cod_file_lock_check(lock));
-    assert_ok(cod_file_lock_acquire(at("lock"), &other));
+    assert_ok(cod_file_lock_acquire(at("lock"), "wait", &other));
     assert_fails(COD_ERR_IO, "lock' was replaced while this job ran", cod_file_lock_check(lock));
     assert_fails(COD_ERR_IO, "lock' was replaced", cod_file_lock_check(seen));
     assert_ok(cod_file_lock_check(other));

@@ -237,8 +237,10 @@ def finished(bench):
         again = bench.trained(*fixed)
         check("nothing is left to do" in again.err, "it does not say that it is finished", again)
         check("another configuration" not in again.err, "it sees a difference where there is none", again)
-        again = bench.trained(*fixed, "train.rate=0.5")
-        check("(train.rate: 0.001 there, 0.5 here)" in again.err, "it does not say that it was made otherwise", again)
+        check("resumed" not in again.err and "final.safetensors is" not in again.err, "it looks as if it had trained", again)
+        again = bench.trained(*fixed, "train.rate=0.5", "train.weight_decay=0.25")
+        check("was trained with another configuration (train.rate: 0.001 there, 0.5 here, train.weight_decay: 0 there, 0.25 here), and stays as it is: another name="
+              in again.err and "resumed" not in again.err, "it does not say that it was made otherwise, and what to do", again)
         check(contents(bench.path("runs", setup)) == before, "a finished run was changed", again)
         os.remove(bench.path("runs", setup, "summary.json"))  # as a kill in the last moment does
         bench.trained(*fixed)
@@ -372,7 +374,7 @@ def locked(bench):
     result = bench.train("name=l")
     kill_job(process)
     process.communicate()
-    check(result.code != 0 and "runs/l" in result.err, "two runs in one folder", result)
+    check(result.code == 1 and "'runs/l/.lock' is in use by process " in result.err and "give this run another name=" in result.err, "two runs in one folder", result)
     bench.trained("name=l", "train.steps=10", "checkpoint.resume=never")
     check(steps_saved(bench.path("runs", "l", "checkpoints")) == [10], "an older run's checkpoints would be taken for newer")
     bench.trained("name=l", "train.steps=20", "--resume")

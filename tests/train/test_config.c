@@ -386,6 +386,11 @@ TEST(configurations_are_compared_by_what_bears_on_the_result)
     assert_string_equal(difference_of(same, "compare.tune=[train.rate=1, [train.rate=2, train.warmup=1]]"), "");
     assert_string_equal(difference_of(same, "eval.predictions=true"), "");
     assert_string_equal(difference_of(same, "seed=7"), "seed: 1 there, 7 here");
+    assert_string_equal(difference_of("seed: 2\ntrain: {ema: 0.9}\n", "train.steps=20"),
+                        "seed: 1 there, 2 here, train.ema: 0 there, 0.9 here");
+    static const char many[] = "seed: 2\ntrain: {ema: 0.9, rate: 0.5, warmup: 7, weight_decay: 0.25, clip_norm: 3}\n"
+                               "data: {batch: 3, patch: 24, threads: 3, prefetch: 9}\n";
+    cod_test_assert_contains(difference_of(many, "train.steps=20"), ", and more");
     assert_string_equal(difference_of(same, "train.steps=40"), "train.steps: 20 there, 40 here");
     assert_string_equal(difference_of(same, "train.milestones=[3, 5]"), "train.milestones: [] there, [3, 5] here");
     assert_string_equal(difference_of("model: {name: msrresnet}\ntrain: {steps: 20}\n", NULL),
