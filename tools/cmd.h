@@ -6,6 +6,7 @@
 #ifndef COD_TOOLS_CMD_H
 #define COD_TOOLS_CMD_H
 
+#include "core/log.h"
 #include "core/status.h"
 
 #include <sysexits.h>
@@ -36,6 +37,11 @@ int cod_cmd_version(void);
 
 /** `git describe` of the build. */
 extern const char cod_version[];
+
+/** The sink of every command: shows a line, marked by its level, on stderr. */
+void cod_cmd_log(void *context, cod_log_level level, const char *line);
+/** "", or such as "warning: ". */
+const char *cod_cmd_log_mark(cod_log_level level);
 
 /** Prints "codistill: MESSAGE" of the recorded failure on stderr; the exit code that fits `status`. */
 int cod_cmd_failed(cod_status status);

@@ -2,12 +2,13 @@
 
 #include "comm/comm.h"
 #include "core/log.h"
-#include "io/file.h"
+#include "core/shown.h"
 #include "report/report.h"
 #include "tools/arguments.h"
 #include "tools/display.h"
 #include "tools/launch.h"
 #include "tools/launcher.h"
+#include "tools/run_log.h"
 #include "tools/stop.h"
 #include "train/train.h"
 
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -40,24 +42,53 @@ static const char help[] =
     "command leaves a finished run as it is. If you started mpirun yourself, send SIGUSR1 to it: on SIGTERM and\n"
     "SIGINT, mpirun kills its ranks after one second.\n";
 
-/** Where a group's lines go beside the terminal, and what they go on showing. */
+/** Of this rank: its group's log, and what the terminal goes on showing. */
 typedef struct progress_log {
-    const char *folder;
-    cod_file_log *file;
+    cod_run_log log;
+    const cod_run_config *config;
+    const cod_comm *comm;
+    const char *command; /**< as it was typed */
+    int groups;          /**< 0 = not known yet */
+    bool begun;
     double loss, quality; /**< last seen; quality by the task's first figure */
 } progress_log;
 
-static void log_to_file(progress_log *log, int group, const char *line)
+/** The log's sink while a rank trains. */
+static void log_line(void *context, cod_log_level level, const char *line)
 {
-    char path[4096];
-    if (log->folder == NULL)
+    progress_log *log = context;
+    char text[8256];
+    cod_cmd_log(NULL, level, line);
+    snprintf(text, sizeof text, "%s%s", cod_cmd_log_mark(level), line);
+    cod_run_log_line(&log->log, text);
+}
+
+static void follow(void *context, cod_train_stage stage, const cod_train_place *place)
+{
+    progress_log *log = context;
+    char text[8256];
+    if (stage == COD_TRAIN_BEGINS) {
+        log->begun = true;
+        cod_run_log_begin(&log->log);
         return;
-    snprintf(path, sizeof path, "%s/log.%d.txt", log->folder, group);
-    if ((log->file == NULL && cod_file_log_open(path, &log->file) != COD_OK) ||
-        cod_file_log_line(log->file, line) != COD_OK) {
-        cod_log_warn("no more lines go to the log file: %s", cod_error_message());
-        log->folder = NULL;
     }
+    log->groups = place->groups;
+    cod_run_log_open(&log->log, cod_run_config_folder(log->config), place->group, place->leads);
+    const int rank = cod_comm_rank(log->comm);
+    snprintf(text, sizeof text, "started: codistill %s on %s, process %ld, rank %d of %d: %s", cod_version,
+             cod_comm_node_name(log->comm, cod_comm_node_of(log->comm, rank)), (long)getpid(), rank,
+             cod_comm_size(log->comm), log->command);
+    cod_run_log_line(&log->log, text);
+}
+
+/** In the logs of all groups: why the job ends. What only refuses the command says nothing of the run. */
+static void log_failure(progress_log *log, cod_status status)
+{
+    char text[8256];
+    if (log->groups == 0 || (status == COD_ERR_ARGUMENT && !log->begun))
+        return;
+    snprintf(text, sizeof text, "failed: %s", cod_error_message());
+    cod_run_log_end(&log->log, log->config, log->groups, text);
 }
 
 static void format_progress(const cod_train_progress *progress, double loss, double quality, char *text, size_t bytes)
@@ -95,7 +126,7 @@ static void print_progress(void *context, const cod_train_progress *progress)
     log->quality = isnan(line->quality.values[0]) ? log->quality : line->quality.values[0];
     if (!progress->between) {
         format_progress(progress, line->task_loss, line->quality.values[0], text, sizeof text);
-        log_to_file(log, progress->group, text);
+        cod_run_log_line(&log->log, text);
         if (!cod_display_shows_groups())
             cod_display_line(text);
     }
@@ -106,7 +137,8 @@ static void print_progress(void *context, const cod_train_progress *progress)
 /** What the command line says. */
 typedef struct train_arguments {
     cod_config_arguments config;
-    long group; /**< -1 = all */
+    long group;         /**< -1 = all */
+    char command[4096]; /**< as a shell takes it */
 } train_arguments;
 
 static cod_status load(const train_arguments *arguments, bool to_train, cod_run_config *config)
@@ -137,8 +169,9 @@ static bool sleep_in_peace(int ms)
  * lowest. Where ranks agreed on a failure, one of them is known to speak; the others do only if it did not get to it in
  * a long time.
  */
-static _Noreturn void end_job(const cod_comm *comm, cod_status status)
+static _Noreturn void end_job(progress_log *log, cod_status status)
 {
+    const cod_comm *comm = log->comm;
     enum { STAGGER_MS = 250, LONGEST_MS = 3000, AGREED_MS = 60000, KILL_MS = 5000 };
     const int rank = cod_comm_rank(comm), stagger = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
     const int patience = cod_error_said_elsewhere() ? AGREED_MS : status == COD_ERR_PEER ? LONGEST_MS : 0;
@@ -149,6 +182,7 @@ static _Noreturn void end_job(const cod_comm *comm, cod_status status)
                 cod_fail_prefix(status, "rank %d on %s", rank, cod_comm_node_name(comm, cod_comm_node_of(comm, rank)));
         cod_display_close();
         code = cod_cmd_failed(status);
+        log_failure(log, status);
         if (rank == 0)
             cod_launch_tell_exit_code(code);
     } else {
@@ -159,9 +193,9 @@ static _Noreturn void end_job(const cod_comm *comm, cod_status status)
     cod_comm_abort(code);
 }
 
-static void give_up(void *comm, cod_status why)
+static void give_up(void *log, cod_status why)
 {
-    end_job(comm, why);
+    end_job(log, why);
 }
 
 /** Writes the page of a run that has finished; one that another job has yet to end has no summary. */
@@ -172,6 +206,14 @@ static void write_page(const char *folder)
         cod_log_warn("the run's page is not written: %s", cod_error_message());
     else if (finished)
         cod_log_info("the run's page: %s/report.html", folder);
+}
+
+/** The last line of a group's log. */
+static void log_ending(progress_log *log, cod_train_ending ending)
+{
+    char text[120];
+    snprintf(text, sizeof text, "finished: all %lld steps are done", (long long)log->config->train.steps);
+    cod_run_log_line(&log->log, ending == COD_TRAIN_FINISHED ? text : "stopped: the same command goes on");
 }
 
 static int train_joined(const train_arguments *arguments)
@@ -196,24 +238,29 @@ static int train_joined(const train_arguments *arguments)
         return cod_comm_finalize(comm) == COD_OK ? (int)code : COD_EXIT_FAILED;
     }
     cod_comm_configure(comm, &config.cluster);
-    progress_log log = {.folder = cod_run_config_folder(&config), .loss = NAN, .quality = NAN};
+    progress_log log = {.config = &config, .comm = comm, .command = arguments->command, .loss = NAN, .quality = NAN};
     const cod_train_request request = {.config = &config,
                                        .comm = comm,
                                        .report = print_progress,
                                        .report_context = &log,
+                                       .follow = follow,
+                                       .follow_context = &log,
                                        .between_s = cod_display_shows_groups() ? 0.5 : 0,
                                        .stop_signal = cod_stop_signal(),
                                        .version = cod_version,
                                        .give_up = give_up,
-                                       .give_up_context = comm};
+                                       .give_up_context = &log};
     cod_train_ending ending = COD_TRAIN_FINISHED;
+    cod_log_set_sink(log_line, &log, COD_LOG_INFO);
     status = cod_train_run(&request, &ending);
-    cod_file_log_close(log.file);
     if (status != COD_OK)
-        end_job(comm, status);
+        end_job(&log, status);
     const int code = ending == COD_TRAIN_FINISHED ? COD_EXIT_OK : COD_EXIT_STOPPED;
     if (cod_comm_rank(comm) == 0 && ending == COD_TRAIN_FINISHED)
         write_page(cod_run_config_folder(&config));
+    log_ending(&log, ending);
+    cod_log_set_sink(cod_cmd_log, NULL, COD_LOG_INFO);
+    cod_run_log_close(&log.log);
     cod_display_close();
     if (cod_comm_rank(comm) == 0)
         cod_launch_tell_exit_code(code);
@@ -225,11 +272,25 @@ static int train_joined(const train_arguments *arguments)
     return cod_launch_is_told() ? COD_EXIT_OK : code;
 }
 
+/** In the groups' logs: what ranks cannot know. */
+static void log_launch(const cod_run_config *config, const cod_launch_ending *ending)
+{
+    char text[4500];
+    const int signal = *cod_stop_signal();
+    if (ending->why[0] != '\0')
+        snprintf(text, sizeof text, "failed: %s", ending->why);
+    else
+        snprintf(text, sizeof text, "stopped: the command was sent signal %d (%s)", signal, strsignal(signal));
+    if (ending->why[0] != '\0' ? ending->has_begun : signal != 0 && ending->code == COD_EXIT_STOPPED)
+        cod_run_log_end(NULL, config, 0, text);
+}
+
 /** Starts the ranks. Where one was killed, or none was started, nobody else can say so. */
 static int train_launched(const cod_run_config *config, int ranks, int argc, char **argv)
 {
     cod_launch_ending ending;
     cod_launch(config, ranks, argc, argv, &ending);
+    log_launch(config, &ending);
     if (ending.why[0] != '\0' && ending.has_begun) {
         char good[80];
         cod_train_describe_checkpoint(config, cod_run_config_group_of_rank(config, ending.rank), INT64_MAX, good);
@@ -259,12 +320,26 @@ static int train_parsed(int argc, char **argv, const train_arguments *arguments)
     return code;
 }
 
+/** "codistill train my.yaml 'name=two words'" */
+static void write_command(int argc, char **argv, char *text, size_t bytes)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    size_t used = (size_t)snprintf(text, bytes, "codistill");
+    for (int i = 0; i < argc && used < bytes; i++) {
+        const char *quote = argv[i][0] != '\0' && argv[i][strspn(argv[i], plain)] == '\0' ? "" : "'";
+        used += (size_t)snprintf(text + used, bytes - used, " %s%s%s", quote, argv[i], quote);
+    }
+}
+
 int cod_cmd_train(int argc, char **argv)
 {
     bool resume = false;
     const char *group = NULL;
+    char command[2048];
     cod_stop_catch();
     train_arguments arguments = {.group = -1};
+    write_command(argc, argv, command, sizeof command);
+    cod_show(command, strlen(command), false, arguments.command, sizeof arguments.command);
     cod_config_arguments *config = &arguments.config;
     const cod_argument own[] = {{.name = "resume", .flag = &resume}, {.name = "group", .text = &group}};
     int code = cod_config_arguments_parse(argc, argv, help, own, 2, config);

@@ -63,12 +63,17 @@ static void print_help(FILE *out)
             "and stopped before the end (train and compare: the same command goes on).\n");
 }
 
-static void log_to_stderr(void *context, cod_log_level level, const char *line)
+const char *cod_cmd_log_mark(cod_log_level level)
 {
     static const char *const marks[] = {"debug: ", "", "warning: ", "error: "};
+    return marks[level];
+}
+
+void cod_cmd_log(void *context, cod_log_level level, const char *line)
+{
     char text[8256];
     (void)context;
-    snprintf(text, sizeof text, "%s%s", marks[level], line);
+    snprintf(text, sizeof text, "%s%s", cod_cmd_log_mark(level), line);
     cod_display_line(text);
 }
 
@@ -94,7 +99,7 @@ int cod_cmd_usage(const char *name, const char *fmt, ...)
 
 static cod_status register_all(void)
 {
-    cod_log_set_sink(log_to_stderr, NULL, COD_LOG_INFO);
+    cod_log_set_sink(cod_cmd_log, NULL, COD_LOG_INFO);
     COD_TRY(cod_backend_register(&cod_cpu_backend));
     COD_TRY(cod_backend_register(&cod_ref_backend));
 #ifdef COD_HAVE_CUDA

@@ -114,7 +114,7 @@ static cod_processors unite(const cod_seat *seats, int count, int rank)
 }
 
 /** One line for the machine of `rank`, its first. */
-static void tell(const cod_comm *comm, const cod_seat *seats, int rank, const cod_binding *binding, cod_bind_mode mode)
+static void tell(const cod_comm *comm, const cod_seat *seats, int rank, cod_binding *binding, cod_bind_mode mode)
 {
     char given[TEXT_BYTES], text[TEXT_BYTES];
     const int size = cod_comm_size(comm);
@@ -144,8 +144,8 @@ static void tell(const cod_comm *comm, const cod_seat *seats, int rank, const co
             cod_processors_format(&other.set, list, sizeof list);
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? " | " : "", list);
         }
-        cod_log_info("cluster.bind: %d ranks on %s compute on processors %s%s", binding->machine_ranks, node, text,
-                     used + 32 < sizeof text ? "" : " ...");
+        snprintf(binding->told, sizeof binding->told, "cluster.bind: %d ranks on %s compute on processors %s%s",
+                 binding->machine_ranks, node, text, used + 32 < sizeof text ? "" : " ...");
     }
 }
 

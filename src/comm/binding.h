@@ -28,6 +28,8 @@ typedef enum cod_binding_kind {
     COD_BINDING_CROWDED, /**< it shares processors with other ranks: too few to divide, or sets that overlap in part */
 } cod_binding_kind;
 
+enum { COD_BINDING_TOLD = 512 };
+
 /** Where a rank computes. */
 typedef struct cod_binding {
     cod_binding_kind kind;
@@ -35,6 +37,8 @@ typedef struct cod_binding {
     int machine_ranks;  /**< ranks of the machine */
     cod_processors set; /**< where to compute */
     int threads;        /**< number with which it computes fastest: its cores, or its part of shared cores */
+    /** a line for people about how the ranks of a machine share it; "" = not on this rank, or there is none */
+    char told[COD_BINDING_TOLD];
 } cod_binding;
 
 /**

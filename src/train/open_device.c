@@ -101,14 +101,12 @@ cod_status trainer_open_device(trainer *t)
     cod_train_session *session = &t->session;
     const cod_device_choice choice = cod_run_config_device(t->config, cod_group_index(t->group));
     const int wanted = (int)t->config->cluster.threads, fastest = t->binding.threads;
-    char reason[COD_DEVICE_REASON] = "";
+    char *reason = t->device_reason;
     if (wanted > fastest && t->leader)
         cod_log_warn("cluster.threads: %d threads of a rank share %d core%s; at most %d can pay", wanted, fastest,
                      fastest == 1 ? "" : "s", fastest);
     COD_TRY(cod_group_agree(world, open_as(t, &choice, reason), NULL));
     COD_TRY(cod_group_agree(world, agree_on_kind(t, &choice, reason), NULL));
-    if (reason[0] != '\0' && t->leader)
-        cod_log_info("group %d: device: %s", cod_group_index(t->group), reason);
     COD_TRY(tell_sharing(t));
     return cod_group_agree(world,
                            cod_precision_dtype((cod_precision)t->config->train.precision, session->backend,

@@ -144,16 +144,6 @@ static cod_status open_data(trainer *t)
     if (place.report)
         tell_fraction(config);
     COD_TRY(kind->open(t->config, &place, &t->task));
-    const cod_train_task *task = t->task;
-    if (!t->leader)
-        return COD_OK;
-    if (task->sizes[COD_SPLIT_TEST] > 0)
-        cod_log_info("group %d: %zu training, %zu held-out and %zu test %s; left out: %zu broken", place.group,
-                     task->sizes[COD_SPLIT_TRAIN], task->sizes[COD_SPLIT_VAL], task->sizes[COD_SPLIT_TEST], kind->items,
-                     task->broken);
-    else
-        cod_log_info("group %d: %zu training and %zu held-out %s; left out: %zu broken, %zu too small", place.group,
-                     task->sizes[COD_SPLIT_TRAIN], task->sizes[COD_SPLIT_VAL], kind->items, task->broken, task->unfit);
     return COD_OK;
 }
 
@@ -232,6 +222,7 @@ static cod_status set_up_locally(trainer *t)
     COD_TRY(check_sets(t));
     COD_TRY(trainer_losses_init(&t->losses, &t->session.recipe));
     cod_guards_init(&t->guards, &t->session.recipe);
+    trainer_tell_run(t);
     COD_TRY(init_weights(t));
     return code_allreduce(t);
 }
@@ -285,9 +276,15 @@ static cod_status describe_data(trainer *t)
                                    .priors = t->task->priors,
                                    .averages = cod_group_size(t->group) > 1};
     session->sample.n = t->config->data.batch;
-    if (session->priors != NULL && t->leader)
-        cod_log_info("group %d: groups' shares of the classes differ and are corrected for", cod_group_index(t->group));
     return COD_OK;
+}
+
+static void tell_stage(const trainer *t, cod_train_stage stage)
+{
+    const cod_train_place place = {
+        .group = cod_group_index(t->group), .groups = cod_group_count(t->group), .leads = t->leader};
+    if (t->request->follow != NULL)
+        t->request->follow(t->request->follow_context, stage, &place);
 }
 
 cod_status trainer_set_up(trainer *t)
@@ -302,6 +299,7 @@ cod_status trainer_set_up(trainer *t)
     trainer_rank_part(trainer_rank(t), t->rank_part);
     trainer_closing_part(cod_group_index(t->group), t->closing_part);
     COD_TRY(trainer_open_folder(t));
+    tell_stage(t, COD_TRAIN_OPENED);
     COD_TRY(trainer_agree_nonce(t));
     *context = (cod_train_context){.config = t->config,
                                    .session = &t->session,
@@ -313,6 +311,7 @@ cod_status trainer_set_up(trainer *t)
     COD_TRY(describe_data(t));
     COD_TRY(trainer_open_device(t));
     COD_TRY(cod_group_agree(world, set_up_locally(t), NULL));
+    trainer_tell_group(t); /* after the first rank has told of the run */
     COD_TRY(cod_group_agree(world, show_device(t), NULL));
     COD_TRY(cod_group_agree(world, trainer_choose_averages(t), NULL));
     COD_TRY(STRATEGY_PART(t, division, place, context, &division));
@@ -345,7 +344,9 @@ cod_status trainer_set_up(trainer *t)
         COD_THEN(status, trainer_data_write(&t->data));
     if (cod_comm_rank(context->comm) == 0)
         COD_THEN(status, trainer_claim_folder(t));
-    return cod_group_agree(world, status, NULL);
+    COD_TRY(cod_group_agree(world, status, NULL));
+    tell_stage(t, COD_TRAIN_BEGINS);
+    return COD_OK;
 }
 
 void trainer_clear(trainer *t)

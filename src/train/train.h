@@ -22,6 +22,21 @@ typedef struct cod_train_progress {
 
 typedef void (*cod_train_report)(void *context, const cod_train_progress *progress);
 
+/** How far a run has come. */
+typedef enum cod_train_stage {
+    COD_TRAIN_OPENED, /**< the run's folder is this job's */
+    COD_TRAIN_BEGINS, /**< it is set up, and its steps begin; does not come for a run that has finished before */
+} cod_train_stage;
+
+/** Where a rank belongs. */
+typedef struct cod_train_place {
+    int group, groups;
+    bool leads; /**< it is its group's first rank */
+} cod_train_place;
+
+/** Called on every rank, on the thread that trains. */
+typedef void (*cod_train_follow)(void *context, cod_train_stage stage, const cod_train_place *place);
+
 typedef enum cod_train_ending {
     COD_TRAIN_FINISHED, /**< all steps are done, final.safetensors is written */
     COD_TRAIN_STOPPED,  /**< a signal or max_time came; the state is saved, and a resume goes on */
@@ -32,6 +47,8 @@ typedef struct cod_train_request {
     cod_comm *comm;
     cod_train_report report; /**< may be NULL */
     void *report_context;
+    cod_train_follow follow; /**< may be NULL */
+    void *follow_context;
     /** also report when the last report is this old, for a terminal; 0 = only with lines of metrics */
     double between_s;
     const atomic_int *stop_signal; /**< nonzero: save and end; set by a signal handler or any thread; may be NULL */

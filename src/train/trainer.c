@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /** A failure of the whole group, which its first rank words. */
 static cod_status fail_by_leader(const trainer *t, cod_status status)
@@ -48,16 +49,20 @@ static cod_status tell_losses(const trainer *t, int64_t step, double *losses)
     return step >= t->first_step && trainer_trains(t) ? trainer_losses_read(&t->losses, step, losses) : COD_OK;
 }
 
+/** Whether train.max_time is over. */
+static bool is_late(const trainer *t)
+{
+    return t->config->max_time_s > 0 && trainer_measures_elapsed_s(&t->measures) > t->config->max_time_s;
+}
+
 /** Tells the group about this step; done in the background. */
 static cod_status tell(trainer *t)
 {
     const atomic_int *signal = t->request->stop_signal;
-    const double max_time_s = t->config->max_time_s;
-    const bool late = max_time_s > 0 && trainer_measures_elapsed_s(&t->measures) > max_time_s;
     const cod_strategy_peers *peers = t->strategy->ops->peers;
     trainer_agreement *agreement = trainer_agreement_begin(&t->agreements, t->context.step);
     COD_TRY(tell_losses(t, t->context.step - t->losses.delay, agreement->losses));
-    *agreement->stop = late || (signal != NULL && *signal != 0);
+    *agreement->stop = is_late(t) || (signal != NULL && *signal != 0);
     if (peers != NULL && peers->flags_out != NULL)
         peers->flags_out(t->strategy, agreement->flags);
     return trainer_agreement_start(&t->agreements, t->context.step);
@@ -153,9 +158,21 @@ static cod_status drain(trainer *t, bool *stop)
     return settle_losses(t);
 }
 
+/** Why this rank stops, as far as it knows. */
+static void describe_stop(const trainer *t, char text[80])
+{
+    const atomic_int *signal = t->request->stop_signal;
+    const int number = signal != NULL ? *signal : 0;
+    if (number != 0)
+        snprintf(text, 80, "signal %d (%s)", number, strsignal(number));
+    else
+        snprintf(text, 80, "%s", is_late(t) ? "train.max_time is over" : "another rank was asked to stop");
+}
+
 static cod_status step_loop(trainer *t, cod_train_ending *ending)
 {
     bool stop = false, late = false;
+    char why[80];
     while (t->context.step < t->context.steps && !stop) {
         COD_TRY(one_step(t, &stop));
         trainer_watchdog_note_step(t->watchdog);
@@ -167,9 +184,10 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
         look_at_guards(t); /* the last look may be many steps ago */
         COD_TRY(refuse_spoilt(t));
         COD_TRY(trainer_save_checkpoint(t));
+        describe_stop(t, why);
         if (t->leader)
-            cod_log_info("group %d: stopped and saved at step %lld of %lld", cod_group_index(t->group),
-                         (long long)t->context.step, (long long)t->context.steps);
+            cod_log_info("group %d: stopped and saved at step %lld of %lld: %s", cod_group_index(t->group),
+                         (long long)t->context.step, (long long)t->context.steps, why);
         COD_TRY(trainer_meet_stopped(t));
     }
     return COD_OK;

@@ -36,7 +36,8 @@ typedef struct trainer {
     cod_collective *between_devices; /**< collective of the group's devices; NULL = MPI averages gradients */
     cod_coded_allreduce *coded;      /**< NULL = gradients travel uncoded */
     cod_binding binding;
-    bool leader; /**< first rank of its group */
+    char device_reason[COD_DEVICE_REASON]; /**< why it computes there; "" = it was told to */
+    bool leader;                           /**< first rank of its group */
     cod_train_task *task;
     trainer_data_identity data; /**< on the leader */
     cod_train_session session;
@@ -102,6 +103,10 @@ COD_MUST_CHECK cod_status trainer_set_up(trainer *t);
 void trainer_clear(trainer *t);
 /** Opens the rank's device and chooses the type of activations. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_open_device(trainer *t);
+/** Logs what is trained, by the job's first rank. */
+void trainer_tell_run(const trainer *t);
+/** Logs on which data and device, by the group's leader. */
+void trainer_tell_group(const trainer *t);
 /** Logs the device memory of a rank of the group; called by the leader. */
 void trainer_tell_memory(const trainer *t);
 

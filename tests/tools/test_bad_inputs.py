@@ -492,7 +492,8 @@ def run(program, folder, arguments):
 def our_own(text):
     """Without what mpirun adds, and without what differs from one machine to the next."""
     text = re.sub(r"^-{60,}\n.*?^-{60,}\n", "", text + "\n", flags=re.DOTALL | re.MULTILINE)
-    lines = [line for line in text.split("\n") if not re.match(r"\[\S+:\d+\]|(group \d+: )?device: cpu \(", line)]
+    unlike = r"\[\S+:\d+\]|(group \d+: )?device: cpu \(|'\S+': .* parameters, [\d,]+ steps\b|codistill \d"
+    lines = [line for line in text.split("\n") if not re.match(unlike, line)]
     text = "\n".join(lines).replace("backends are: cpu, ref, cuda", "backends are: cpu, ref")  # whether it was built with CUDA
     text = re.sub("this build has no CUDA|there is no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it",
                   "there is no NVIDIA driver on this machine", text)
