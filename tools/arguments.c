@@ -1,6 +1,7 @@
 #include "tools/arguments.h"
 
 #include "tools/cmd.h"
+#include "tools/help.h"
 #include "tools/print.h"
 
 #include "core/option.h"
@@ -87,7 +88,7 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
     for (int value; (value = getopt_long(argc, argv, letters, options, NULL)) != -1;) {
         const cod_argument *argument = find_own(own, count, value);
         if (value == HELP) {
-            fputs(help, stdout);
+            cod_help_print(stdout, help);
             return COD_EXIT_OK;
         } else if (argument != NULL && argument->text != NULL) {
             *argument->text = optarg;
@@ -175,7 +176,7 @@ int cod_config_arguments_parse(int argc, char **argv, const char *help, const co
         return print_list(own, count, NULL);
     for (int i = 1; i < argc && code < 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(help, stdout);
+            cod_help_print(stdout, help);
             return COD_EXIT_OK;
         }
         if (argv[i][0] == '-')

@@ -2,6 +2,7 @@
 #include "tools/cmd.h"
 
 #include "tools/bench/bench.h"
+#include "tools/help.h"
 #include "tools/print.h"
 
 #include <stdio.h>
@@ -32,10 +33,11 @@ int cod_cmd_bench(int argc, char **argv)
     if (argc < 2)
         return cod_cmd_usage("bench", "a name is missing");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        puts("usage: codistill bench NAME [options]\n");
-        for (size_t i = 0; i < BENCHES; i++)
-            cod_print(stdout, "  %-9s  %s\n", benches[i].name, benches[i].help);
-        puts("\n`codistill bench NAME --help` explains one of them.");
+        char help[2048] = "usage: codistill bench NAME [options]\n\n";
+        for (size_t i = 0, used = strlen(help); i < BENCHES; i++)
+            used += (size_t)snprintf(help + used, sizeof help - used, "  %s\t%s\n", benches[i].name, benches[i].help);
+        cod_help_print(stdout, help);
+        cod_help_print(stdout, "\n`codistill bench NAME --help` explains one of them.\n");
         return COD_EXIT_OK;
     }
     for (size_t i = 0, used = 0; i < BENCHES; i++) {

@@ -23,18 +23,19 @@
 
 static const char help[] =
     "usage: codistill compare CONFIG.yaml [--strategies LIST] [--seeds LIST] [--dry-run] [key.path=value ...]\n\n"
-    "Trains the configuration once for each combination of an arm of its section `compare`, a seed and a link rate,\n"
-    "all with equal budgets. Prints a table and a verdict, and writes compare.json, compare.csv and report.html to\n"
-    "OUTPUT/NAME-compare. Finished runs are not repeated, and those of earlier comparisons of that name stay. A run\n"
-    "with that name but another configuration is refused. If a run fails, the command records the failure and goes on\n"
-    "with the next run. On a signal, the current run saves and ends, and the exit code is 75; the same command\n"
-    "continues. With compare.tune, each arm is first trained with each candidate, and its runs use the candidate that\n"
-    "is best on validation data. Exit codes: 0 all runs are finished, 1 some failed, 2 wrong usage, 75 stopped.\n\n"
-    "  --strategies LIST  replaces compare.arms by strategies, such as single,allreduce,local_sgd. codistill_rows\n"
-    "                     stands for four arms: distil, merge, both and neither. `single` adds a second arm,\n"
-    "                     single_long, with as many times the steps as there are groups\n"
-    "  --seeds LIST       replaces compare.seeds, such as 1,2,3\n"
-    "  --dry-run          print which runs are finished and which would be trained, and train nothing\n";
+    "Trains the configuration once for each combination of an arm of its section `compare`, a seed and a link "
+    "rate, all with equal budgets. Prints a table and a verdict, and writes compare.json, compare.csv and "
+    "report.html to OUTPUT/NAME-compare. Finished runs are not repeated, and those of earlier comparisons of that "
+    "name stay. A run with that name but another configuration is refused. If a run fails, the command records the "
+    "failure and goes on with the next run. On a signal, the current run saves and ends, and the exit code is 75; "
+    "the same command continues. With compare.tune, each arm is first trained with each candidate, and its runs use the candidate "
+    "that is best on validation data. Exit codes: 0 all runs are finished, 1 some failed, 2 wrong usage, 75 "
+    "stopped.\n\n"
+    "  --strategies LIST\treplaces compare.arms by strategies, such as single,allreduce,local_sgd. codistill_rows "
+    "stands for four arms: distil, merge, both and neither. `single` adds a second arm, single_long, with as many "
+    "times the steps as there are groups\n"
+    "  --seeds LIST\treplaces compare.seeds, such as 1,2,3\n"
+    "  --dry-run\tprint which runs are finished and which would be trained, and train nothing\n";
 
 static volatile sig_atomic_t child, in_laboratory;
 

@@ -14,12 +14,12 @@
 
 static const char help[] =
     "usage: codistill data CONFIG.yaml --show DIR [--count N] [--force] [key.path=value ...]\n\n"
-    "Writes the first samples that group 0 would train on for super-resolution as PNG files: the low-resolution\n"
-    "crop, enlarged so that each pixel is a square, beside the true crop and, if a loss uses it, the sharpened true\n"
-    "crop. Prints how each low-resolution crop was degraded. Trains nothing.\n\n"
-    "  --show DIR   folder to write sample-0000.png and so on to; made if it does not exist\n"
-    "  --count N    number of samples, from 1 to 10000 (8)\n"
-    "  --force      replace existing samples\n"
+    "Writes the first samples that group 0 would train on for super-resolution as PNG files: the low-resolution "
+    "crop, enlarged so that each pixel is a square, beside the true crop and, if a loss uses it, the sharpened "
+    "true crop. Prints how each low-resolution crop was degraded. Trains nothing.\n\n"
+    "  --show DIR\tfolder to write sample-0000.png and so on to; made if it does not exist\n"
+    "  --count N\tnumber of samples, from 1 to 10000 (8)\n"
+    "  --force\treplace existing samples\n"
     "  --help\n";
 
 enum { GAP = 8, RGB = 3, PATH_BYTES = 4096, TEXT_BYTES = COD_DEGRADATION_TEXT_BYTES };

@@ -17,16 +17,16 @@
 
 static const char help[] =
     "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR] [--bf16]\n\n"
-    "Writes MODEL with its normalisation folded into the convolutions. MODEL is a .safetensors file, also the\n"
+    "Writes MODEL with its normalisation folded into the convolutions. MODEL is a .safetensors file, also the "
     "group-G.safetensors of a checkpoint, the folder of a training run, sr-x4 or sr-x4-perceptual. The output's name "
     "chooses the format:\n"
-    "  .onnx         ONNX, opset 17. Input \"input\" and output \"output\" are f32, NCHW, RGB from 0 to 1, with any\n"
-    "                batch, height and width\n"
-    "  .safetensors  with PyTorch's names and layout; `codistill` reads it, too\n\n"
-    "  -o, --output FILE  file to write; an existing file is replaced once the new one is complete\n"
-    "  --calibrate DIR    .safetensors: add the ranges that `--precision int8` needs, measured on up to four of\n"
-    "                     DIR's low-resolution pictures, so that later commands need not measure them\n"
-    "  --bf16             .safetensors: round weights to bf16, which halves the file\n"
+    "  .onnx\tONNX, opset 17. Input \"input\" and output \"output\" are f32, NCHW, RGB from 0 to 1, with any batch, "
+    "height and width\n"
+    "  .safetensors\twith PyTorch's names and layout; `codistill` reads it, too\n\n"
+    "  -o, --output FILE\tfile to write; an existing file is replaced once the new one is complete\n"
+    "  --calibrate DIR\t.safetensors: add the ranges that `--precision int8` needs, measured on up to four of DIR's "
+    "low-resolution pictures, so that later commands need not measure them\n"
+    "  --bf16\t.safetensors: round weights to bf16, which halves the file\n"
     "  --help\n";
 
 static bool ends_with(const char *text, const char *end)

@@ -13,15 +13,15 @@
 
 static const char help[] =
     "usage: codistill interpolate A B --alpha X -o OUT.safetensors\n\n"
-    "Writes a model between two of the same architecture: each value is (1 - X) times A's plus X times B's (Wang et\n"
-    "al. 2018, ESRGAN, section 3.4). Use it to choose how much texture is invented: A is a network trained for PSNR,\n"
-    "and B is A trained further with an adversarial loss. One of the two must have been trained from the other; a\n"
-    "mean of networks that started apart is of no use. Running statistics of normalisations are mixed in the same\n"
+    "Writes a model between two of the same architecture: each value is (1 - X) times A's plus X times B's (Wang et "
+    "al. 2018, ESRGAN, section 3.4). Use it to choose how much texture is invented: A is a network trained for PSNR, "
+    "and B is A trained further with an adversarial loss. One of the two must have been trained from the other; a "
+    "mean of networks that started apart is of no use. Running statistics of normalisations are mixed in the same "
     "way.\n"
     "A and B are .safetensors files, or sr-x4 and sr-x4-perceptual, which come with the program and are such a "
     "pair.\n\n"
-    "  --alpha X          from 0 (A) to 1 (B)\n"
-    "  -o, --output FILE  file to write; an existing file is replaced once the new one is complete\n"
+    "  --alpha X\tfrom 0 (A) to 1 (B)\n"
+    "  -o, --output FILE\tfile to write; an existing file is replaced once the new one is complete\n"
     "  --help\n";
 
 static cod_status check_same_kind(const cod_saved_model *a, const cod_saved_model *b, const char *paths[2])

@@ -1,6 +1,7 @@
 /* `codistill models` and `codistill config`: what there is to choose from. */
 #include "tools/cmd.h"
 
+#include "tools/help.h"
 #include "tools/print.h"
 #include "train/config.h"
 #include "train/strategy.h"
@@ -14,27 +15,41 @@ static bool wants_help(int argc, char **argv)
     return argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
-int cod_cmd_models(int argc, char **argv)
+static void list_models(FILE *out)
 {
-    if (wants_help(argc, argv)) {
-        puts("usage: codistill models\n\nLists the architectures that model.name can choose, with their options.");
-        return COD_EXIT_OK;
-    }
-    if (argc > 1)
-        return cod_cmd_usage(argv[0], "it takes no arguments, but got '%s'", argv[1]);
     cod_arena arena = {0};
     for (size_t i = 0; cod_model_kind_at(i) != NULL; i++) {
         const cod_model_kind *kind = cod_model_kind_at(i);
-        if (i > 0)
-            putchar('\n');
-        cod_print(stdout, "%s: %s\n", kind->name, kind->table->help);
+        cod_print(out, i > 0 ? "\n%s: %s\n" : "%s: %s\n", kind->name, kind->table->help);
         for (size_t k = 0; k < kind->table->count; k++) {
             const cod_option *option = &kind->table->options[k];
-            cod_print(stdout, "  %-15s %s (default %s; %s)\n", option->key, option->help, option->default_text,
+            cod_print(out, "  %s", option->key);
+            putc('\t', out);
+            cod_print(out, "%s (default %s; %s)\n", option->help, option->default_text,
                       cod_option_expectation(option, &arena));
         }
     }
     cod_arena_clear(&arena);
+}
+
+int cod_cmd_models(int argc, char **argv)
+{
+    if (wants_help(argc, argv)) {
+        cod_help_print(stdout, "usage: codistill models\n\n"
+                               "Lists the architectures that model.name can choose, with their options.\n");
+        return COD_EXIT_OK;
+    }
+    if (argc > 1)
+        return cod_cmd_usage(argv[0], "it takes no arguments, but got '%s'", argv[1]);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL)
+        return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for the list of models"));
+    list_models(out);
+    fclose(out);
+    cod_help_print(stdout, text);
+    free(text);
     return COD_EXIT_OK;
 }
 
@@ -56,9 +71,9 @@ static const char *const introduction =
 int cod_cmd_config(int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
-        puts("usage: codistill config [--markdown]\n\n"
-             "Lists every option of a configuration with its type, default, range and meaning.\n\n"
-             "  --markdown  print docs/config.md");
+        cod_help_print(stdout, "usage: codistill config [--markdown]\n\n"
+                               "Lists every option of a configuration with its type, default, range and meaning.\n\n"
+                               "  --markdown\tprint docs/config.md\n");
         return COD_EXIT_OK;
     }
     const bool markdown = argc > 1 && strcmp(argv[1], "--markdown") == 0;
@@ -68,9 +83,12 @@ int cod_cmd_config(int argc, char **argv)
     const cod_status status = cod_run_config_document(markdown ? COD_CONFIG_MARKDOWN : COD_CONFIG_PLAIN, &text);
     if (status != COD_OK)
         return cod_cmd_failed(status);
-    if (markdown)
+    if (markdown) {
         cod_print_text(stdout, introduction);
-    cod_print_text(stdout, text);
+        cod_print_text(stdout, text);
+    } else {
+        cod_help_print(stdout, text);
+    }
     free(text);
     return COD_EXIT_OK;
 }

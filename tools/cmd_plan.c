@@ -12,9 +12,9 @@
 
 static const char help[] =
     "usage: codistill plan CONFIG.yaml [key.path=value ...]\n\n"
-    "Checks the configuration and prints what it would run, without training: which ranks form which group on which\n"
-    "node, device and processors, the memory of a rank, the bytes that move in a step and in a publication, and the\n"
-    "time of a step. The time is predicted from steps on random data that this command times, and from the number of\n"
+    "Checks the configuration and prints what it would run, without training: which ranks form which group on which "
+    "node, device and processors, the memory of a rank, the bytes that move in a step and in a publication, and the "
+    "time of a step. The time is predicted from steps on random data that this command times, and from the number of "
     "threads of all ranks for each processor.\n";
 
 /** Each group that differs by configuration once. */

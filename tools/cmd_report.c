@@ -17,11 +17,11 @@ enum { WATCH_S = 5 };
 static const char help[] =
     "usage: codistill report FOLDER [--watch]\n\n"
     "Writes the page FOLDER/report.html anew, in one file that needs no other. Trains nothing. FOLDER is either\n"
-    "  a comparison's  the folder that `codistill compare` names at its end. The page is made from compare.json, and\n"
-    "                  the plots are also written as PNG files\n"
-    "  or a run's      the folder that `codistill train` writes to, also while the run goes on. The page shows\n"
-    "                  quality, losses, what each group learned from which other group, speed, and pictures\n\n"
-    "  --watch  for a run: write the page every 5 seconds until the run has finished; the browser reloads it\n"
+    "  a comparison's\tthe folder that `codistill compare` names at its end. The page is made from compare.json, and "
+    "the plots are also written as PNG files\n"
+    "  or a run's\tthe folder that `codistill train` writes to, also while the run goes on. The page shows "
+    "quality, losses, what each group learned from which other group, speed, and pictures\n\n"
+    "  --watch\tfor a run: write the page every 5 seconds until the run has finished; the browser reloads it\n"
     "  --help\n";
 
 /** Writes the page until the run has finished. What a run that has just begun lacks may still come. */

@@ -13,6 +13,7 @@
 #include "gan/srgan.h"
 #include "ref/ref.h"
 #include "tools/display.h"
+#include "tools/help.h"
 #include "tools/print.h"
 #include "tools/stop.h"
 #include "tools/strategies.h"
@@ -49,18 +50,21 @@ static const command commands[] = {
 
 static void print_help(FILE *out)
 {
-    fprintf(out, "usage: codistill COMMAND [ARGUMENTS]\n\n"
-                 "Trains networks for super-resolution and classification on machines joined by slow links: groups of\n"
-                 "MPI ranks teach each other and merge their weights. Also uses and compares the trained networks.\n\n"
-                 "commands:\n");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        cod_print(out, "  %-11s  %s\n", commands[i].name, commands[i].help);
-    fprintf(out, "\noptions:\n"
-                 "  --help       print this text\n"
-                 "  --version    print the version, the libraries, the processor and the backends\n");
-    fprintf(out,
-            "\n`codistill COMMAND --help` explains a command. Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 saved\n"
-            "and stopped before the end (train and compare: the same command goes on).\n");
+    char list[2048];
+    for (size_t i = 0, used = 0; i < sizeof commands / sizeof commands[0]; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "  %s\t%s\n", commands[i].name, commands[i].help);
+    cod_help_print(
+        out, "usage: codistill COMMAND [ARGUMENTS]\n\n"
+             "Trains networks for super-resolution and classification on machines joined by slow links: groups of "
+             "MPI ranks teach each other and merge their weights. Also uses and compares the trained networks.\n\n"
+             "commands:\n");
+    cod_help_print(out, list);
+    cod_help_print(out,
+                   "\noptions:\n"
+                   "  --help\tprint this text\n"
+                   "  --version\tprint the version, the libraries, the processor and the backends\n"
+                   "\n`codistill COMMAND --help` explains a command. Exit codes: 0 ok, 1 failed, 2 wrong usage, 75 "
+                   "saved and stopped before the end (train and compare: the same command goes on).\n");
 }
 
 const char *cod_cmd_log_mark(cod_log_level level)
@@ -155,9 +159,20 @@ static bool is_let_go(void)
     return cod_stop_is_caught() && poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+/** Whether the last argument asks for help as it stands, for tools/manual.py; it is taken away. */
+static bool takes_unwrapped(int *argc, char **argv)
+{
+    if (*argc < 2 || strcmp(argv[*argc - 1], "--unwrapped") != 0)
+        return false;
+    argv[--*argc] = NULL;
+    return true;
+}
+
 /** What lies in the buffer of standard output is written last of all, where a full disk is noticed last, too. */
 int main(int argc, char **argv)
 {
+    if (takes_unwrapped(&argc, argv))
+        cod_help_leave_unwrapped();
     const int code = run(argc, argv);
     const bool unwritten = fflush(stdout) != 0, failed = unwritten || ferror(stdout) != 0;
     if (!failed || code != COD_EXIT_OK || is_let_go())

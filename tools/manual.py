@@ -32,7 +32,7 @@ def options_of(program, *command):
 def config_options(program):
     """[(section, its help, [(key, default, what is right, help)])] of a configuration."""
     sections = []
-    for line in said(program, "config").splitlines():
+    for line in said(program, "config", "--unwrapped").splitlines():
         if head := re.match(r"^(\S.*?): (.*)$", line):
             sections.append((head[1], head[2], []))
         elif option := re.match(r"^  (\S+): (.*)  \((.*)\)$", line):
@@ -54,29 +54,44 @@ def page(name, section, what, synopsis, body):
             f".SH SYNOPSIS\n.nf\n{escaped(synopsis)}\n.fi\n{body}")
 
 
-def as_it_stands(text):
-    return f".nf\n{escaped(text.strip(chr(10)))}\n.fi\n"
+def paragraphs(text):
+    """A help's text (tools/help.h): each line is a paragraph, and tabs separate terms from what is said of them."""
+    out = []
+    for line in text.strip("\n").split("\n"):
+        *terms, words = (escaped(cell.strip()) for cell in line.split("\t"))
+        if len(terms) == 2:  # a table in what is said of an option
+            out += [".RS", ".TP", f".B {terms[1]}", words, ".RE"]
+        elif terms or line.startswith("  --"):
+            out += [".TP", f".B {terms[0]}", words] if terms else [".TP", f".B {words}"]
+        else:
+            out += [".PP", *([words] if words else [])]
+    return "\n".join(out) + "\n"
+
+
+def help_of(program, *command):
+    """(usage, the rest) of a command's help, which is not broken into lines."""
+    usage, _, rest = said(program, *command, "--help", "--unwrapped").partition("\n\n")
+    return "\n".join(line.strip() for line in usage.removeprefix("usage: ").split("\n")), rest
 
 
 def command_page(program, command, what):
     """Of one command: its help as it prints it, and what its option tables hold beyond that."""
-    help_text = said(program, *command, "--help")
-    usage, _, rest = help_text.partition("\n\n")
-    body = ".SH DESCRIPTION\n" + as_it_stands(rest)
-    told = set(re.findall(r"--[\w-]+", help_text)) | {"--help"}
+    usage, rest = help_of(program, *command)
+    body = ".SH DESCRIPTION\n" + paragraphs(rest)
+    told = set(re.findall(r"--[\w-]+", usage + rest)) | {"--help"}
     further = [option for option in options_of(program, *command) if option[0] not in told]
     if further:
         body += ".SH FURTHER OPTIONS\n" + "".join(f".TP\n.B {escaped(name)}\n{escaped(', '.join(choices) or 'see the source')}\n"
                                                   for name, _, _, choices in further)
     body += ".SH SEE ALSO\n.BR codistill (1),\n.BR codistill (5)\n"
-    return page("codistill-" + "-".join(command), 1, what, usage.removeprefix("usage: ").strip(), body)
+    return page("codistill-" + "-".join(command), 1, what, usage, body)
 
 
 def main_page(program, commands):
-    usage, _, rest = said(program, "--help").partition("\n\n")
+    usage, rest = help_of(program)
     others = ",\n".join(f".BR codistill\\-{name} (1)" for name, _ in commands)
-    return page("codistill", 1, "train networks together on machines joined by slow links", usage.removeprefix("usage: "),
-                ".SH DESCRIPTION\n" + as_it_stands(rest) + f".SH SEE ALSO\n{others},\n.BR codistill (5)\n")
+    return page("codistill", 1, "train networks together on machines joined by slow links", usage,
+                ".SH DESCRIPTION\n" + paragraphs(rest) + f".SH SEE ALSO\n{others},\n.BR codistill (5)\n")
 
 
 def config_page(sections):
@@ -169,9 +184,8 @@ def main(argv):
     if len(argv) != 3:
         sys.exit(__doc__.strip())
     program, folder = argv[1], pathlib.Path(argv[2])
-    commands = re.findall(r"^  (\w+) {2,}(\S.*)$", said(program, "--help").split("\noptions:")[0], re.MULTILINE)
-    bench_help = said(program, "bench", "--help")
-    benches = dict(re.findall(r"^  (\w+) {2,}(\S.*)$", bench_help, re.MULTILINE))
+    commands = re.findall(r"^  (\w+)\t(.*)$", help_of(program)[1], re.MULTILINE)
+    benches = dict(re.findall(r"^  (\w+)\t(.*)$", help_of(program, "bench")[1], re.MULTILINE))
     sections = config_options(program)
     for part in ("man1", "man5", "completions"):
         (folder / part).mkdir(parents=True, exist_ok=True)

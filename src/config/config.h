@@ -174,7 +174,7 @@ COD_MUST_CHECK cod_status cod_config_resolved(const cod_config *config, const co
 
 typedef enum cod_config_style {
     COD_CONFIG_MARKDOWN, /**< docs/config.md: a list of the sections, then a heading and a table for each */
-    COD_CONFIG_PLAIN,    /**< `codistill config`: for a terminal of 100 columns */
+    COD_CONFIG_PLAIN,    /**< `codistill config`: a line for each paragraph, to be wrapped by who prints it */
 } cod_config_style;
 
 /**

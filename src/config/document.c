@@ -3,29 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 100, INDENT = 6 };
-
-/** Adds `words` broken into lines, each indented. */
-static void add_wrapped(cod_text *text, const char *words)
-{
-    size_t column = 0;
-    while (*words != '\0') {
-        words += strspn(words, " \n");
-        const size_t length = strcspn(words, " \n");
-        if (length == 0)
-            break;
-        if (column == 0 || column + 1 + length > COLUMNS) {
-            cod_text_add(text, "%s%*s%.*s", column ? "\n" : "", INDENT, "", (int)length, words);
-            column = INDENT + length;
-        } else {
-            cod_text_add(text, " %.*s", (int)length, words);
-            column += 1 + length;
-        }
-        words += length;
-    }
-    cod_text_add(text, "\n");
-}
-
 /** A vertical bar would end a table's cell. */
 static void add_cell(cod_text *text, const char *words)
 {
@@ -79,7 +56,7 @@ static cod_status add_options(cod_text *text, const cod_config_schema *schema, c
             cod_text_add(text, " |\n");
         } else {
             cod_text_add(text, "  %s%s%s: %s  (%s)\n", section, section[0] ? "." : "", option->key, value, takes);
-            add_wrapped(text, option->help ? option->help : "");
+            cod_text_add(text, "      %s\n", option->help ? option->help : "");
         }
     }
     cod_text_add(text, "\n");

@@ -68,8 +68,8 @@ def pages(folder):
     """A page for each command and bench, which says what its help says; the configuration's has each option."""
     program, prefix = BUILD / "codistill", installed(folder)
     man = prefix / "share/man"
-    commands = re.findall(r"^  (\w+) {2,}\S", run(program, "--help").split("\noptions:")[0], re.MULTILINE)
-    benches = re.findall(r"^  (\w+) {2,}\S", run(program, "bench", "--help"), re.MULTILINE)
+    commands = re.findall(r"^  (\w+)\t", run(program, "--help", "--unwrapped").split("\noptions:")[0], re.MULTILINE)
+    benches = re.findall(r"^  (\w+)\t", run(program, "bench", "--help", "--unwrapped"), re.MULTILINE)
     assert len(commands) > 12 and len(benches) > 8
     for name in [*commands, *(f"bench-{name}" for name in benches)]:
         text = (man / f"man1/codistill-{name}.1").read_text()
@@ -77,7 +77,7 @@ def pages(folder):
         options = set(re.findall(r"--[\w-]+", run(program, *words, "--help")))
         missing = [option for option in options if option.replace("-", "\\-") not in text]
         assert missing == [] and f".TH CODISTILL-{name.upper()} 1" in text, f"{name}: {missing}"
-    keys = re.findall(r"^  (\S+): .*\(", run(program, "config"), re.MULTILINE)
+    keys = re.findall(r"^  (\S+): .*\(", run(program, "config", "--unwrapped"), re.MULTILINE)
     text = (man / "man5/codistill.5").read_text()
     assert len(keys) > 100 and [key for key in keys if f".BR {key} " not in text] == []
     assert '.BR nonce " (default: \\(dq\\(dq; a text)"' in text, "a quote ends the argument of a macro"

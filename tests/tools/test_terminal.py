@@ -134,7 +134,50 @@ def elsewhere(setup):
     return case
 
 
+def printed(bench, arguments, columns=None, **variables):
+    """What a command prints on a terminal of so many columns, 0 where it does not know them; into a pipe where `columns` is None."""
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | bench.environment | variables
+    if columns is None:
+        return subprocess.run([bench.program, *arguments], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([bench.program, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=slave)
+    os.close(slave)
+    sent = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(master, 65536):
+            sent += chunk
+    os.close(master)
+    check(process.wait() == 0, f"{arguments} failed")
+    return sent.decode().replace("\r\n", "\n")
+
+
+def helps(bench):
+    """Help and lists are broken between words, for the terminal's width or for one that is always the same."""
+    commands = re.findall(r"^  (\w+)\t", printed(bench, ["--help", "--unwrapped"]), re.MULTILINE)
+    benches = re.findall(r"^  (\w+)\t", printed(bench, ["bench", "--help", "--unwrapped"]), re.MULTILINE)
+    texts = [["--help"], *([name, "--help"] for name in commands), *(["bench", name, "--help"] for name in benches), ["config"], ["models"]]
+    check(len(texts) > 24, f"only {texts}")
+    for arguments in texts:
+        whole = printed(bench, [*arguments, "--unwrapped"])
+        for columns, width in ((80, 80), (20, 40)):
+            shown = printed(bench, arguments, columns, COLUMNS="50")
+            check(shown.split() == whole.split(), f"{arguments} at {width} columns has other words:\n{shown}")
+            for line in shown.split("\n"):  # a word alone, or an option, may be too long for a narrow terminal
+                check(len(line) <= width or (width < 80 and len(line.split()) <= 1 + line.startswith("  -")), f"{arguments}: {len(line)} columns of {width}: {line}")
+            check(width != 80 or shown == printed(bench, arguments, COLUMNS="50"), f"{arguments} at 80 columns is not what a pipe gets:\n{shown}")
+    for columns, variables, least, most in ((0, {"COLUMNS": "50"}, 45, 50), (0, {}, 75, 80), (0, {"COLUMNS": "wide"}, 75, 80), (100, {}, 95, 100), (300, {}, 115, 120)):
+        widest = max(map(len, printed(bench, ["train", "--help"], columns, **variables).split("\n")))
+        check(least <= widest <= most, f"{columns} columns and {variables}: the widest line has {widest}")
+    shown = printed(bench, ["eval", "--help"], 80)
+    check("  --niqe-model F     niqe, pi: model of natural pictures, BasicSR's\n" + " " * 21 + "niqe_pris_params.npz\n" in shown, f"no hanging indent:\n{shown}")
+    check(" " * 21 + "pi     perceptual index" in shown and "\n" + " " * 28 + "only NIQE" in shown, f"no table inside:\n{shown}")
+    shown = printed(bench, ["compare", "--help"], 60)
+    check(shown.startswith("usage: codistill compare CONFIG.yaml [--strategies LIST]\n             [--seeds LIST] [--dry-run] [key.path=value ...]\n"), shown)
+
+
 CASES = {
+    "help": helps,
     "terminal-single": terminal("single", 120),
     "terminal-2x1": terminal("2x1", 120),
     "terminal-3x1-narrow": terminal("3x1", 40),

@@ -2,6 +2,7 @@
 #include "comm/bench.h"
 #include "tools/bench/bench.h"
 #include "tools/cmd.h"
+#include "tools/help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,16 +24,18 @@ static cod_status measure(cod_comm *comm, double megabytes, int buckets)
     return status;
 }
 
+static const char help[] =
+    "usage: mpirun -n RANKS codistill bench allreduce [MEGABYTES [BUCKETS]]\n\n"
+    "Times the averaging of gradients over all ranks and prints the median of 51 rounds. Without arguments it averages "
+    "6.2 MB, the gradients of SRResNet, in 6 buckets.\n";
+
 int cod_bench_allreduce_command(int argc, char **argv)
 {
     double megabytes = 6.2;
     long buckets = 6;
     char *end = "";
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        puts(
-            "usage: mpirun -n RANKS codistill bench allreduce [MEGABYTES [BUCKETS]]\n\n"
-            "Times the averaging of gradients over all ranks and prints the median of 51 rounds. Without arguments it\n"
-            "averages 6.2 MB, the gradients of SRResNet, in 6 buckets.");
+        cod_help_print(stdout, help);
         return COD_EXIT_OK;
     }
     if (argc > 1)

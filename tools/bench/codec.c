@@ -17,17 +17,17 @@
 
 static const char help[] =
     "usage: codistill bench codec CHECKPOINT... [options]\n\n"
-    "Encodes and decodes weights as successive publications of one group, in the order given. CHECKPOINT is a\n"
-    "checkpoint's group-0.safetensors (use runs with checkpoint.every = exchange.period and checkpoint.keep=1000),\n"
-    "or a model.safetensors, of which all f32 tensors are taken. Prints a row for each coding and checkpoint, and\n"
-    "one for each coding over all checkpoints: the compression ratio with all headers; the signal-to-noise ratio in\n"
-    "dB of the weights and of their change since the checkpoint before; and the speed in GB of f32 values a second\n"
-    "on one core.\n\n"
-    "  --db X         quality of the delta codings in dB (43)\n"
-    "  --rounding X   rounding of changes in the delta codings, above 0 and at most 0.5, which rounds to nearest\n"
-    "                 (0.5)\n"
-    "  --key-every N  delta codings: one publication in this many is a key (16)\n"
-    "  --json         print a list of rows; `checkpoint` is null in the rows over all checkpoints\n"
+    "Encodes and decodes weights as successive publications of one group, in the order given. CHECKPOINT is a "
+    "checkpoint's group-0.safetensors (use runs with checkpoint.every = exchange.period and checkpoint.keep=1000), "
+    "or a model.safetensors, of which all f32 tensors are taken. Prints a row for each coding and checkpoint, and "
+    "one for each coding over all checkpoints: the compression ratio with all headers; the signal-to-noise ratio "
+    "in dB of the weights and of their change since the checkpoint before; and the speed in GB of f32 values a "
+    "second on one core.\n\n"
+    "  --db X\tquality of the delta codings in dB (43)\n"
+    "  --rounding X\trounding of changes in the delta codings, above 0 and at most 0.5, which rounds to nearest "
+    "(0.5)\n"
+    "  --key-every N\tdelta codings: one publication in this many is a key (16)\n"
+    "  --json\tprint a list of rows; `checkpoint` is null in the rows over all checkpoints\n"
     "  --help\n";
 
 enum { CHUNK_VALUES = 16384 };

@@ -7,6 +7,7 @@
 #include "data/labelled.h"
 #include "data/loader.h"
 #include "tools/cmd.h"
+#include "tools/help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +19,13 @@ static const double warm_up_s = 0.2, measure_s = 2;
 
 static const char help[] =
     "usage: codistill bench loader [FOLDER] [KEY=VALUE ...]\n\n"
-    "Makes batches of random crops, or of labelled examples, for about two seconds. Prints the samples made in a\n"
-    "second and in a second of processor time, which other load on the machine does not change, and how many samples\n"
-    "one core could copy in that time.\n\n"
-    "  FOLDER     folder of pictures; without it, pictures are generated\n"
-    "  KEY=VALUE  sets an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist\n"
-    "             path=DIR, transfer=uint8 for batches in 8 bits, or degradation=real_esrgan; degradation.KEY=VALUE\n"
-    "             sets an option of section degradation. Write lists as \"[30, 95]\"\n";
+    "Makes batches of random crops, or of labelled examples, for about two seconds. Prints the samples made in a "
+    "second and in a second of processor time, which other load on the machine does not change, and how many "
+    "samples one core could copy in that time.\n\n"
+    "  FOLDER\tfolder of pictures; without it, pictures are generated\n"
+    "  KEY=VALUE\tsets an option of section data, such as threads=2, batch=16, patch=24, cache_mb=0, kind=mnist "
+    "path=DIR, transfer=uint8 for batches in 8 bits, or degradation=real_esrgan; degradation.KEY=VALUE sets an "
+    "option of section degradation. Write lists as \"[30, 95]\"\n";
 
 static double processor_s(void)
 {
@@ -216,7 +217,7 @@ int cod_bench_loader(int argc, char **argv)
     cod_arena arena = {0};
     bench_options options;
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(help, stdout);
+        cod_help_print(stdout, help);
         return COD_EXIT_OK;
     }
     cod_status status = cod_options_set_defaults(&cod_data_option_table, &options.data, &arena);

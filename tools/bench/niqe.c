@@ -15,12 +15,12 @@ enum { MAX_REPEATS = 101 };
 
 static const char help[] =
     "usage: codistill bench niqe PICTURE ... --niqe-model FILE [--repeats N] [--serve]\n\n"
-    "Prints NIQE of each picture, borders included, and the milliseconds that it takes on one core, without\n"
+    "Prints NIQE of each picture, borders included, and the milliseconds that it takes on one core, without "
     "decoding.\n\n"
-    "  --niqe-model F  model of natural pictures: BasicSR's niqe_pris_params.npz\n"
-    "  --repeats N     number of repetitions; their median is printed (7)\n"
-    "  --serve         print no table; measure all pictures at once and then for each line read, and answer each\n"
-    "                  with a line of JSON\n";
+    "  --niqe-model F\tmodel of natural pictures: BasicSR's niqe_pris_params.npz\n"
+    "  --repeats N\tnumber of repetitions; their median is printed (7)\n"
+    "  --serve\tprint no table; measure all pictures at once and then for each line read, and answer each with a "
+    "line of JSON\n";
 
 typedef struct niqe_bench {
     const char *model_path;

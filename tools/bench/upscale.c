@@ -19,15 +19,15 @@
 static const char help[] =
     "usage: codistill bench upscale MODEL [options]\n\n"
     "Times MODEL (a .safetensors file) on one picture, from f32 to f32, as `codistill upscale` runs it.\n\n"
-    "  --size WxH       size of the picture (150x100)\n"
-    "  --repeats N      number of runs timed, after 2 to warm up (7)\n"
-    "  --input FILE     read the picture from FILE: raw f32 [H, W, 3], 0 to 1. Without it, a random picture is used\n"
-    "  --output FILE    write the result as raw f32 [scale*H, scale*W, 3]\n"
-    "  --serve          run once at once and then for each line read, and answer each with a line of JSON\n"
-    "  --device D       where to compute: auto, cpu or cuda; auto uses a GPU if there is one (auto)\n"
-    "  --threads N      number of threads; 0 = as many as the process may use (0)\n"
-    "  --precision P    as in `codistill upscale` (auto)\n"
-    "  --tile N         run tiles of N low-resolution pixels a side instead of bands\n"
+    "  --size WxH\tsize of the picture (150x100)\n"
+    "  --repeats N\tnumber of runs timed, after 2 to warm up (7)\n"
+    "  --input FILE\tread the picture from FILE: raw f32 [H, W, 3], 0 to 1. Without it, a random picture is used\n"
+    "  --output FILE\twrite the result as raw f32 [scale*H, scale*W, 3]\n"
+    "  --serve\trun once at once and then for each line read, and answer each with a line of JSON\n"
+    "  --device D\twhere to compute: auto, cpu or cuda; auto uses a GPU if there is one (auto)\n"
+    "  --threads N\tnumber of threads; 0 = as many as the process may use (0)\n"
+    "  --precision P\tas in `codistill upscale` (auto)\n"
+    "  --tile N\trun tiles of N low-resolution pixels a side instead of bands\n"
     "  --help\n";
 
 enum { RGB = 3, MAX_REPEATS = 101, INPUT_BYTES_MAX = 1 << 30 };
