@@ -42,17 +42,28 @@ install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
 # Pages and completions say what the command says of itself, so that they are written by running it.
+set(completions ${CMAKE_BINARY_DIR}/completions)
+foreach(shell bash zsh fish)
+    add_custom_command(OUTPUT ${completions}/${shell} COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}
+                       COMMAND $<TARGET_FILE:codistill> completion ${shell} > ${completions}/${shell} DEPENDS codistill VERBATIM)
+endforeach()
+add_custom_target(completions ALL DEPENDS ${completions}/bash ${completions}/zsh ${completions}/fish)
+install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME codistill)
+foreach(folder site-functions vendor-completions) # below /usr/local and, on Debian, below /usr
+    install(FILES ${completions}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder} RENAME _codistill)
+endforeach()
+install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME codistill.fish)
+
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
     set(manual ${CMAKE_BINARY_DIR}/manual)
-    add_custom_command(OUTPUT ${manual}/completions/codistill
+    add_custom_command(OUTPUT ${manual}/man5/codistill.5
                        COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/manual.py $<TARGET_FILE:codistill> ${manual}
                        DEPENDS codistill ${CMAKE_SOURCE_DIR}/tools/manual.py VERBATIM)
-    add_custom_target(manual ALL DEPENDS ${manual}/completions/codistill)
+    add_custom_target(manual ALL DEPENDS ${manual}/man5/codistill.5)
     install(DIRECTORY ${manual}/man1 ${manual}/man5 DESTINATION ${CMAKE_INSTALL_MANDIR})
-    install(FILES ${manual}/completions/codistill DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 else()
-    message(STATUS "python3 is not there: manual pages and completions are left out")
+    message(STATUS "python3 is not there: manual pages are left out")
 endif()
 
 # Shared libraries that the program is linked with become dependencies by dpkg-shlibdeps. Who builds against the archives needs these libraries'

@@ -31,9 +31,9 @@ static const cod_argument *find_own(const cod_argument *own, size_t count, int v
 
 static const char list_word[] = "--list-options";
 
-static bool wants_list(int argc, char **argv)
+static bool begins_with(int argc, char **argv, const char *word)
 {
-    return argc > 1 && strcmp(argv[1], list_word) == 0;
+    return argc > 1 && strcmp(argv[1], word) == 0;
 }
 
 /**
@@ -71,8 +71,10 @@ int cod_arguments_parse(int argc, char **argv, const char *help, const cod_argum
     struct option options[MAX_OPTIONS] = {{0}};
     char letters[2 * MAX_OPTIONS] = ":h";
     size_t used = 0, length = 2;
-    if (wants_list(argc, argv))
+    if (begins_with(argc, argv, list_word))
         return print_list(own, count, session != NULL ? table : NULL);
+    if (begins_with(argc, argv, COD_COMPLETE_WORD))
+        return cod_complete_option(argc - 2, argv + 2, help, own, count, session != NULL ? table : NULL);
     add_option(options, &used, "help", false, HELP);
     for (size_t i = 0; i < count; i++) {
         add_option(options, &used, own[i].name, own[i].text != NULL, OWN + (int)i);
@@ -172,8 +174,10 @@ int cod_config_arguments_parse(int argc, char **argv, const char *help, const co
     if (out->overrides == NULL)
         return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for %d arguments", argc));
     int code = -1;
-    if (wants_list(argc, argv))
+    if (begins_with(argc, argv, list_word))
         return print_list(own, count, NULL);
+    if (begins_with(argc, argv, COD_COMPLETE_WORD))
+        return cod_complete_option(argc - 2, argv + 2, help, own, count, NULL);
     for (int i = 1; i < argc && code < 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             cod_help_print(stdout, help);

@@ -2,13 +2,14 @@
  * @file
  * Arguments of commands, of two sorts: those that work with a model take options by getopt's rules (the command's own,
  * a session's where it has one); those that work with a configuration take its file, overrides and options of their
- * own. Both take --help, and --list-options, which lists them for tools/manual.py, the writer of manual pages and
- * completions.
+ * own. Both take --help; --list-options, which lists them for tools/manual.py, the writer of manual pages; and
+ * COD_COMPLETE_WORD (tools/complete.h).
  */
 #ifndef COD_TOOLS_ARGUMENTS_H
 #define COD_TOOLS_ARGUMENTS_H
 
 #include "infer/session.h"
+#include "tools/complete.h"
 
 #include <stdbool.h>
 
@@ -18,6 +19,9 @@ typedef struct cod_argument {
     char letter;       /**< 'o': -o; 0 = none */
     const char **text; /**< receives its value, borrowed from argv */
     bool *flag;        /**< becomes true */
+
+    int words;                  /**< what its value may be, of COD_WORDS_FILES and so on (tools/complete.h) */
+    const char *const *choices; /**< words that its value may be, NULL-terminated; or NULL */
 } cod_argument;
 
 /**

@@ -32,6 +32,7 @@ int cod_cmd_interpolate(int argc, char **argv);
 int cod_cmd_models(int argc, char **argv);
 int cod_cmd_config(int argc, char **argv);
 int cod_cmd_bench(int argc, char **argv);
+int cod_cmd_completion(int argc, char **argv);
 /** `codistill --version`, which takes no arguments. */
 int cod_cmd_version(void);
 

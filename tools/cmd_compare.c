@@ -178,7 +178,7 @@ int cod_cmd_compare(int argc, char **argv)
     cod_stop_on_request(pass_on);
     bool dry = false;
     cod_compare_arguments arguments = {.strategies = "", .seeds = ""};
-    const cod_argument own[] = {{.name = "strategies", .text = &arguments.strategies},
+    const cod_argument own[] = {{.name = "strategies", .text = &arguments.strategies, .words = COD_WORDS_STRATEGIES},
                                 {.name = "seeds", .text = &arguments.seeds},
                                 {.name = "dry-run", .flag = &dry}};
     int code = cod_config_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &config);

@@ -126,8 +126,9 @@ static int run(int argc, char **argv, cod_config_arguments *given, cod_run_confi
 {
     arguments args = {.count = 8};
     const char *count = NULL;
-    const cod_argument own[] = {
-        {"show", 0, &args.folder, NULL}, {"count", 0, &count, NULL}, {"force", 0, NULL, &args.force}};
+    const cod_argument own[] = {{.name = "show", .text = &args.folder, .words = COD_WORDS_FILES},
+                                {.name = "count", .text = &count},
+                                {.name = "force", .flag = &args.force}};
     int code = cod_config_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], given);
     if (code < 0)
         code = cod_argument_number(argv[0], "count", count, 1, 10000, &args.count);

@@ -157,13 +157,13 @@ static int run(arguments *args, cod_arena *arena)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
-    const cod_argument own[] = {{.name = "data", .text = &args->data},
-                                {.name = "calibrate", .text = &args->calibrate},
-                                {.name = "metrics", .text = &args->metric_names},
-                                {.name = "niqe-model", .text = &args->niqe_model},
-                                {.name = "ma-model", .text = &args->ma_model},
-                                {.name = "lpips-network", .text = &args->lpips_network},
-                                {.name = "lpips-weights", .text = &args->lpips_weights},
+    const cod_argument own[] = {{.name = "data", .text = &args->data, .words = COD_WORDS_FILES},
+                                {.name = "calibrate", .text = &args->calibrate, .words = COD_WORDS_FILES},
+                                {.name = "metrics", .text = &args->metric_names, .choices = cod_metric_names},
+                                {.name = "niqe-model", .text = &args->niqe_model, .words = COD_WORDS_FILES},
+                                {.name = "ma-model", .text = &args->ma_model, .words = COD_WORDS_FILES},
+                                {.name = "lpips-network", .text = &args->lpips_network, .words = COD_WORDS_FILES},
+                                {.name = "lpips-weights", .text = &args->lpips_weights, .words = COD_WORDS_FILES},
                                 {.name = "json", .flag = &args->json}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     if (code >= 0)

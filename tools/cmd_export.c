@@ -80,8 +80,8 @@ int cod_cmd_export(int argc, char **argv)
 {
     const char *output = NULL, *calibration = NULL;
     bool bf16 = false;
-    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output},
-                                {.name = "calibrate", .text = &calibration},
+    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output, .words = COD_WORDS_FILES},
+                                {.name = "calibrate", .text = &calibration, .words = COD_WORDS_FILES},
                                 {.name = "bf16", .flag = &bf16}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (code >= 0)

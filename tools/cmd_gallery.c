@@ -312,11 +312,14 @@ static int run(const arguments *args)
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
     const char *count = NULL, *side = NULL;
-    const cod_argument own[] = {
-        {.name = "data", .text = &args->data},   {.name = "output", .letter = 'o', .text = &args->output},
-        {.name = "title", .text = &args->title}, {.name = "count", .text = &count},
-        {.name = "side", .text = &side},         {.name = "niqe-model", .text = &args->niqe_model},
-        {.name = "force", .flag = &args->force}, {.name = "quiet", .flag = &args->quiet}};
+    const cod_argument own[] = {{.name = "data", .text = &args->data, .words = COD_WORDS_FILES},
+                                {.name = "output", .letter = 'o', .text = &args->output, .words = COD_WORDS_FILES},
+                                {.name = "title", .text = &args->title},
+                                {.name = "count", .text = &count},
+                                {.name = "side", .text = &side},
+                                {.name = "niqe-model", .text = &args->niqe_model, .words = COD_WORDS_FILES},
+                                {.name = "force", .flag = &args->force},
+                                {.name = "quiet", .flag = &args->quiet}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     if (code < 0)
         code = cod_argument_number(argv[0], "count", count, 1, 1000, &args->count);

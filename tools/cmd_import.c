@@ -376,7 +376,7 @@ int cod_cmd_import(int argc, char **argv)
     const char *output = NULL;
     choice which = {0};
     bool list = false;
-    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output},
+    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output, .words = COD_WORDS_FILES},
                                 {.name = "key", .text = &which.key},
                                 {.name = "prefix", .text = &which.prefix},
                                 {.name = "list", .flag = &list}};

@@ -75,7 +75,8 @@ int cod_cmd_interpolate(int argc, char **argv)
 {
     const char *output = NULL, *text = NULL;
     char *after;
-    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output}, {.name = "alpha", .text = &text}};
+    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output, .words = COD_WORDS_FILES},
+                                {.name = "alpha", .text = &text}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (code >= 0)
         return code;

@@ -1,19 +1,16 @@
 /* `codistill models` and `codistill config`: what there is to choose from. */
 #include "tools/cmd.h"
 
+#include "tools/arguments.h"
 #include "tools/help.h"
 #include "tools/print.h"
 #include "train/config.h"
 #include "train/strategy.h"
 
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool wants_help(int argc, char **argv)
-{
-    return argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-}
 
 static void list_models(FILE *out)
 {
@@ -34,13 +31,13 @@ static void list_models(FILE *out)
 
 int cod_cmd_models(int argc, char **argv)
 {
-    if (wants_help(argc, argv)) {
-        cod_help_print(stdout, "usage: codistill models\n\n"
-                               "Lists the architectures that model.name can choose, with their options.\n");
-        return COD_EXIT_OK;
-    }
-    if (argc > 1)
-        return cod_cmd_usage(argv[0], "it takes no arguments, but got '%s'", argv[1]);
+    static const char help[] = "usage: codistill models\n\n"
+                               "Lists the architectures that model.name can choose, with their options.\n";
+    const int code = cod_arguments_parse(argc, argv, help, NULL, 0, NULL, NULL);
+    if (code >= 0)
+        return code;
+    if (argc > optind)
+        return cod_cmd_usage(argv[0], "it takes no arguments, but got '%s'", argv[optind]);
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -70,15 +67,16 @@ static const char *const introduction =
 
 int cod_cmd_config(int argc, char **argv)
 {
-    if (wants_help(argc, argv)) {
-        cod_help_print(stdout, "usage: codistill config [--markdown]\n\n"
+    static const char help[] = "usage: codistill config [--markdown]\n\n"
                                "Lists every option of a configuration with its type, default, range and meaning.\n\n"
-                               "  --markdown\tprint docs/config.md\n");
-        return COD_EXIT_OK;
-    }
-    const bool markdown = argc > 1 && strcmp(argv[1], "--markdown") == 0;
-    if (argc > (markdown ? 2 : 1))
-        return cod_cmd_usage(argv[0], "there is no argument '%s'", argv[argc - 1]);
+                               "  --markdown\tprint docs/config.md\n";
+    bool markdown = false;
+    const cod_argument own[] = {{.name = "markdown", .flag = &markdown}};
+    const int code = cod_arguments_parse(argc, argv, help, own, 1, NULL, NULL);
+    if (code >= 0)
+        return code;
+    if (argc > optind)
+        return cod_cmd_usage(argv[0], "there is no argument '%s'", argv[optind]);
     char *text = NULL;
     const cod_status status = cod_run_config_document(markdown ? COD_CONFIG_MARKDOWN : COD_CONFIG_PLAIN, &text);
     if (status != COD_OK)

@@ -112,7 +112,7 @@ static bool is_input(const char *operand)
            cod_video_is_called(operand);
 }
 
-static const char *const format_names[COD_IMAGE_FORMATS] = {
+static const char *const format_names[COD_IMAGE_FORMATS + 1] = {
     [COD_IMAGE_PNG] = "png", [COD_IMAGE_JPEG] = "jpg", [COD_IMAGE_WEBP] = "webp"};
 
 /** "OUT/NAME.png" in place of NAME's own extension. */
@@ -404,17 +404,18 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
     const char *quality = NULL, *crf = NULL, *format = format_names[COD_IMAGE_PNG], *outscale = NULL, *input = NULL;
     char *end = NULL;
-    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &args->output},
-                                {.name = "format", .text = &format},
-                                {.name = "quality", .text = &quality},
-                                {.name = "crf", .text = &crf},
-                                {.name = "input", .letter = 'i', .text = &input},
-                                {.name = "model", .letter = 'n', .text = &args->model},
-                                {.name = "outscale", .letter = 's', .text = &outscale},
-                                {.name = "force", .flag = &args->force},
-                                {.name = "skip-existing", .flag = &args->skip_existing},
-                                {.name = "calibrate", .text = &args->calibrate},
-                                {.name = "quiet", .flag = &args->quiet}};
+    const cod_argument own[] = {
+        {.name = "output", .letter = 'o', .text = &args->output, .words = COD_WORDS_FILES},
+        {.name = "format", .text = &format, .choices = format_names},
+        {.name = "quality", .text = &quality},
+        {.name = "crf", .text = &crf},
+        {.name = "input", .letter = 'i', .text = &input, .words = COD_WORDS_FILES},
+        {.name = "model", .letter = 'n', .text = &args->model, .words = COD_WORDS_MODELS | COD_WORDS_BICUBIC},
+        {.name = "outscale", .letter = 's', .text = &outscale},
+        {.name = "force", .flag = &args->force},
+        {.name = "skip-existing", .flag = &args->skip_existing},
+        {.name = "calibrate", .text = &args->calibrate, .words = COD_WORDS_FILES},
+        {.name = "quiet", .flag = &args->quiet}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &args->session, arena);
     args->quality = DEFAULT_QUALITY;
     args->crf = COD_VIDEO_CRF;

@@ -12,6 +12,7 @@
 #include "gan/real_esrgan.h"
 #include "gan/srgan.h"
 #include "ref/ref.h"
+#include "tools/complete.h"
 #include "tools/display.h"
 #include "tools/help.h"
 #include "tools/print.h"
@@ -29,24 +30,43 @@
 typedef struct command {
     const char *name, *help;
     int (*run)(int argc, char **argv);
+    int operands; /**< COD_WORDS_FILES and so on */
 } command;
 
 static const command commands[] = {
-    {"train", "train a configuration, as one process or as a job of many ranks", cod_cmd_train},
-    {"compare", "train a configuration with several strategies and compare the results", cod_cmd_compare},
-    {"report", "write an HTML page about a comparison or a run", cod_cmd_report},
-    {"plan", "show what a configuration would run on which rank, without training", cod_cmd_plan},
-    {"data", "write samples that a configuration would train on", cod_cmd_data},
-    {"eval", "measure a model: PSNR, SSIM and more on pictures, or a classifier's accuracy", cod_cmd_eval},
-    {"upscale", "upscale pictures and videos with a model", cod_cmd_upscale},
-    {"gallery", "write an HTML page that compares the results of models on pictures", cod_cmd_gallery},
-    {"export", "write a model as ONNX, or as safetensors with folded normalisation", cod_cmd_export},
-    {"import", "convert a PyTorch file to safetensors", cod_cmd_import},
-    {"interpolate", "write a model between two models of the same architecture", cod_cmd_interpolate},
-    {"models", "list the architectures and their options", cod_cmd_models},
-    {"config", "list every option of a configuration", cod_cmd_config},
-    {"bench", "measure this machine: steps, upscaling, data, copies, codings, averages, the exchange", cod_cmd_bench},
+    {"train", "train a configuration, as one process or as a job of many ranks", cod_cmd_train, COD_WORDS_CONFIG},
+    {"compare", "train a configuration with several strategies and compare the results", cod_cmd_compare,
+     COD_WORDS_CONFIG},
+    {"report", "write an HTML page about a comparison or a run", cod_cmd_report, COD_WORDS_FILES},
+    {"plan", "show what a configuration would run on which rank, without training", cod_cmd_plan, COD_WORDS_CONFIG},
+    {"data", "write samples that a configuration would train on", cod_cmd_data, COD_WORDS_CONFIG},
+    {"eval", "measure a model: PSNR, SSIM and more on pictures, or a classifier's accuracy", cod_cmd_eval,
+     COD_WORDS_MODELS | COD_WORDS_BICUBIC},
+    {"upscale", "upscale pictures and videos with a model", cod_cmd_upscale, COD_WORDS_MODELS | COD_WORDS_BICUBIC},
+    {"gallery", "write an HTML page that compares the results of models on pictures", cod_cmd_gallery,
+     COD_WORDS_MODELS},
+    {"export", "write a model as ONNX, or as safetensors with folded normalisation", cod_cmd_export, COD_WORDS_MODELS},
+    {"import", "convert a PyTorch file to safetensors", cod_cmd_import, COD_WORDS_FILES},
+    {"interpolate", "write a model between two models of the same architecture", cod_cmd_interpolate, COD_WORDS_MODELS},
+    {"models", "list the architectures and their options", cod_cmd_models, 0},
+    {"config", "list every option of a configuration", cod_cmd_config, 0},
+    {"bench", "measure this machine: steps, upscaling, data, copies, codings, averages, the exchange", cod_cmd_bench,
+     0},
+    {"completion", "print the completion of these arguments for bash, zsh or fish", cod_cmd_completion, 0},
 };
+
+/** What stands behind `codistill`: a command, or what the command says. */
+static int complete(int count, char **words)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0] && count > 1; i++)
+        if (strcmp(words[0], commands[i].name) == 0)
+            return cod_complete_command(commands[i].run, words[0], commands[i].operands, count - 1, words + 1);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0] && count <= 1; i++)
+        cod_complete_word(commands[i].name, commands[i].help);
+    for (size_t i = 0; i < 2 && count <= 1; i++)
+        cod_complete_word(i == 0 ? "--help" : "--version", NULL);
+    return COD_EXIT_OK;
+}
 
 static void print_help(FILE *out)
 {
@@ -140,6 +160,8 @@ static int run(int argc, char **argv)
     }
     if (version)
         return cod_cmd_version();
+    if (strcmp(argv[1], COD_COMPLETE_WORD) == 0)
+        return complete(argc - 2, argv + 2);
     const char *names[sizeof commands / sizeof commands[0]];
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i].name) == 0)

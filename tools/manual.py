@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
-"""Writes manual pages and completions of the shell from what the command says of itself: its help, its options, and the options of a configuration.
+"""Writes manual pages from what the command says of itself: its help, its options, and the options of a configuration.
 
 usage: manual.py CODISTILL FOLDER
 
-FOLDER receives man1/codistill.1, man1/codistill-COMMAND.1, man5/codistill.5 (a configuration) and completions/codistill (bash; zsh reads it by
-bashcompinit).
+FOLDER receives man1/codistill.1, man1/codistill-COMMAND.1 and man5/codistill.5 (a configuration).
 """
 import pathlib
 import re
 import subprocess
 import sys
-
-OWN_WORDS = {("models",): [], ("config",): ["--markdown"], ("bench",): [], ("bench", "allreduce"): [], ("bench", "loader"): []}  # of commands without a table of options
 
 
 def said(program, *arguments):
@@ -23,8 +20,6 @@ def said(program, *arguments):
 
 def options_of(program, *command):
     """[(name, letter, takes a value, choices)] of a command."""
-    if command in OWN_WORDS:
-        return [("--help", "-h", False, []), *((name, "", False, []) for name in OWN_WORDS[command])]
     rows = [line.split("\t") for line in said(program, *command, "--list-options").splitlines()]
     return [(name, letter.strip("-") and letter, kind == "value", [] if choices == "-" else choices.split("|")) for name, letter, kind, choices in rows]
 
@@ -79,7 +74,7 @@ def command_page(program, command, what):
     usage, rest = help_of(program, *command)
     body = ".SH DESCRIPTION\n" + paragraphs(rest)
     told = set(re.findall(r"--[\w-]+", usage + rest)) | {"--help"}
-    further = [option for option in options_of(program, *command) if option[0] not in told]
+    further = [option for option in options_of(program, *command) if option[0] not in told] if command != ("bench",) else []
     if further:
         body += ".SH FURTHER OPTIONS\n" + "".join(f".TP\n.B {escaped(name)}\n{escaped(', '.join(choices) or 'see the source')}\n"
                                                   for name, _, _, choices in further)
@@ -105,81 +100,6 @@ def config_page(sections):
     return page("codistill", 5, "configuration of a run", "codistill train CONFIG.yaml [SECTION.KEY=VALUE ...]", body + ".SH SEE ALSO\n.BR codistill (1)\n")
 
 
-def completion(commands, benches, options, sections):
-    """For bash: commands, benches, their options and choices, keys of a configuration and what they may be."""
-    keys, values = [], []
-    for _, _, entries in sections:
-        for key, _, right, _ in entries:
-            keys.append(f"{key}=")
-            choices = right.removeprefix("one of: ").split(", ") if right.startswith("one of: ") else ["true", "false"] if right == "true or false" else []
-            if choices := [choice for choice in choices if re.fullmatch(r"[\w.-]+", choice)]:
-                values.append(f"        {key}) words=\"{' '.join(choices)}\" ;;")
-    cases, valued, chosen = [], [], []
-    for command, rows in options.items():
-        names = [name for name, _, _, _ in rows] + [letter for _, letter, _, _ in rows if letter]
-        cases.append(f"        {'|'.join(command)}) options=\"{' '.join(names)}\" ;;" if len(command) == 1 else
-                     f"        \"{' '.join(command)}\") options=\"{' '.join(names)}\" ;;")
-        for name, letter, takes_value, choices in rows:
-            if takes_value:
-                valued.append(name)
-                valued += [letter] if letter else []
-            if choices:
-                chosen.append(f"        {name}) words=\"{' '.join(choices)}\" ;;")
-    return f"""# Completion of codistill's arguments for bash; written by tools/manual.py.
-_codistill() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}" options="" words=""
-    COMPREPLY=()
-    if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "{' '.join(name for name, _ in commands)} --help --version" -- "$word"))
-        return
-    fi
-    if [ "$command" = bench ]; then
-        if [ "$COMP_CWORD" -eq 2 ]; then
-            COMPREPLY=($(compgen -W "{' '.join(benches)} --help" -- "$word"))
-            return
-        fi
-        command="bench ${{COMP_WORDS[2]}}"
-    fi
-    # bash takes KEY=VALUE apart at the equals sign.
-    if [ "$word" = "=" ]; then word="" before="="; fi
-    if [ "$before" = "=" ]; then
-        local key="${{COMP_WORDS[COMP_CWORD-2]}}"
-        [ "${{COMP_WORDS[COMP_CWORD]}}" != "=" ] || key="${{COMP_WORDS[COMP_CWORD-1]}}"
-        case "$key" in
-{chr(10).join(values)}
-        esac
-        COMPREPLY=($(compgen -W "$words" -- "$word"))
-        [ -n "$words" ] || COMPREPLY=($(compgen -f -- "$word"))
-        return
-    fi
-    case "$before" in
-{chr(10).join(sorted(set(chosen)))}
-    esac
-    if [ -n "$words" ]; then
-        COMPREPLY=($(compgen -W "$words" -- "$word"))
-        return
-    fi
-    case "$before" in
-        {'|'.join(sorted(set(valued)))}) COMPREPLY=($(compgen -f -- "$word")) && return ;;
-    esac
-    case "$command" in
-{chr(10).join(cases)}
-    esac
-    case "$word" in
-        -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-        *)
-            case "$command" in
-                train|compare|plan|data)
-                    COMPREPLY=($(compgen -W "{' '.join(keys)}" -- "$word"))
-                    compopt -o nospace 2>/dev/null ;;
-            esac
-            COMPREPLY+=($(compgen -f -- "$word")) ;;
-    esac
-}}
-complete -o filenames -F _codistill codistill
-"""
-
-
 def main(argv):
     if len(argv) != 3:
         sys.exit(__doc__.strip())
@@ -187,7 +107,7 @@ def main(argv):
     commands = re.findall(r"^  (\w+)\t(.*)$", help_of(program)[1], re.MULTILINE)
     benches = dict(re.findall(r"^  (\w+)\t(.*)$", help_of(program, "bench")[1], re.MULTILINE))
     sections = config_options(program)
-    for part in ("man1", "man5", "completions"):
+    for part in ("man1", "man5"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     (folder / "man1/codistill.1").write_text(main_page(program, commands))
     for name, what in commands:
@@ -195,9 +115,6 @@ def main(argv):
     for name, what in benches.items():
         (folder / f"man1/codistill-bench-{name}.1").write_text(command_page(program, ("bench", name), what))
     (folder / "man5/codistill.5").write_text(config_page(sections))
-    options = {(name,): options_of(program, name) for name, _ in commands if name != "bench"}
-    options.update({("bench", name): options_of(program, "bench", name) for name in benches})
-    (folder / "completions/codistill").write_text(completion(commands, benches, options, sections))
 
 
 if __name__ == "__main__":

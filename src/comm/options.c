@@ -4,10 +4,11 @@
 
 #define FIELD(name) offsetof(cod_comm_options, name)
 
+static const char *const group_words[] = {"by_node", NULL};
 static const char *const bind_modes[] = {"auto", "none", NULL};
 
 static const cod_option options[] = {
-    {"groups", COD_OPTION_STRING, FIELD(groups), "1", 0, 0, NULL,
+    {"groups", COD_OPTION_STRING, FIELD(groups), "1", 0, 0, group_words,
      "Number of groups; by_node for one group on each node; or a list such as [{ranks: 4}, {ranks: 2, model: {name: "
      "compact}, device: cpu}]. In a list, `model` overrides options of section model for that group, and `device` "
      "overrides cluster.device."},

@@ -175,6 +175,8 @@ COD_MUST_CHECK cod_status cod_config_resolved(const cod_config *config, const co
 typedef enum cod_config_style {
     COD_CONFIG_MARKDOWN, /**< docs/config.md: a list of the sections, then a heading and a table for each */
     COD_CONFIG_PLAIN,    /**< `codistill config`: a line for each paragraph, to be wrapped by who prints it */
+    COD_CONFIG_WORDS,    /**< for completion: a line for each option, "key, text or -, words that it takes, help" with
+                              tabs between them; "text" where it takes others, too */
 } cod_config_style;
 
 /**

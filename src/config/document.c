@@ -33,6 +33,21 @@ static const char *describe_values(const cod_config_schema *schema, const char *
     return cod_option_expectation(&choice, arena);
 }
 
+/** A line of COD_CONFIG_WORDS. */
+static void add_words(cod_text *text, const cod_config_schema *schema, const char *section, const cod_option *option)
+{
+    static const char *const truths[] = {"true", "false", NULL};
+    const char *const *names = find_names(schema, section, option->key);
+    const bool takes_text =
+        names == NULL && (option->type == COD_OPTION_STRING || option->type == COD_OPTION_STRING_LIST);
+    if (names == NULL)
+        names = option->type == COD_OPTION_BOOL ? truths : option->choices;
+    cod_text_add(text, "%s%s%s\t%s\t", section, section[0] ? "." : "", option->key, takes_text ? "text" : "-");
+    for (size_t i = 0; names != NULL && names[i] != NULL; i++)
+        cod_text_add(text, i > 0 ? " %s" : "%s", names[i]);
+    cod_text_add(text, "\t%s\n", option->help ? option->help : "");
+}
+
 /** @param values  the defaults */
 static cod_status add_options(cod_text *text, const cod_config_schema *schema, const char *section,
                               const cod_option_table *table, cod_config_style style, const void *values,
@@ -42,6 +57,10 @@ static cod_status add_options(cod_text *text, const cod_config_schema *schema, c
         cod_text_add(text, "| key | default | takes | meaning |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < table->count; i++) {
         const cod_option *option = &table->options[i];
+        if (style == COD_CONFIG_WORDS) {
+            add_words(text, schema, section, option);
+            continue;
+        }
         const char *value = cod_option_format(option, values, arena);
         const char *takes = describe_values(schema, section, option, arena);
         if (value == NULL || takes == NULL)
@@ -59,7 +78,7 @@ static cod_status add_options(cod_text *text, const cod_config_schema *schema, c
             cod_text_add(text, "      %s\n", option->help ? option->help : "");
         }
     }
-    cod_text_add(text, "\n");
+    cod_text_add(text, style == COD_CONFIG_WORDS ? "" : "\n");
     return COD_OK;
 }
 
@@ -81,6 +100,8 @@ static cod_status document_table(cod_text *text, const cod_config_schema *schema
                                  const char *choice, const cod_option_table *table, cod_config_style style)
 {
     const bool markdown = style == COD_CONFIG_MARKDOWN;
+    if (style == COD_CONFIG_WORDS)
+        return document_options(text, schema, section, table, style);
     const char *title = section[0] != '\0' ? section : "top level";
     if (choice != NULL)
         cod_text_add(text, markdown ? "### `%s` with `%s: %s`\n\n" : "%s with %s: %s", title, key, choice);

@@ -43,7 +43,8 @@ typedef struct cod_option {
     size_t offset;              /**< of the field in the table's struct */
     const char *default_text;   /**< as a user would write it; lists comma-separated, "" = empty */
     double min, max;            /**< INT, FLOAT, items of their lists, a CHOICE's argument; both 0 = any */
-    const char *const *choices; /**< CHOICE: NULL-terminated, "name(k)" takes a whole number; or cod_option_auto */
+    const char *const *choices; /**< CHOICE: NULL-terminated, "name(k)" takes a whole number; FLOAT: cod_option_auto;
+                                     STRING: words with a meaning of their own, or NULL */
     const char *help;           /**< sentences, with the unit and what 0 or empty means */
 } cod_option;
 

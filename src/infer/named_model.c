@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/** Their names; the first is taken where none is named. */
-static const char *const names[] = {"sr-x4", "sr-x4-perceptual"};
+const char *const cod_named_models[] = {COD_NAMED_MODELS, NULL};
 /** What to do where one is not there. */
 #define INSTEAD "name a .safetensors file or `bicubic` before the pictures"
 
@@ -19,10 +18,10 @@ static const char *const names[] = {"sr-x4", "sr-x4-perceptual"};
 static const char *name_of(const char *named)
 {
     if (named == NULL)
-        return names[0];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(named, names[i]) == 0)
-            return names[i];
+        return cod_named_models[0];
+    for (size_t i = 0; cod_named_models[i] != NULL; i++)
+        if (strcmp(named, cod_named_models[i]) == 0)
+            return cod_named_models[i];
     return NULL;
 }
 
@@ -80,6 +79,7 @@ cod_status cod_named_model_find(cod_arena *arena, const char *named, const char 
     if (cod_file_is_run(named))
         return find_of_run(arena, named, path);
     COD_REQUIRE(strcmp(named, COD_BICUBIC) == 0 || strpbrk(named, "./") != NULL || cod_file_exists(named),
-                "there is no model '%s'; models that come with the program are %s and %s", named, names[0], names[1]);
+                "there is no model '%s'; models that come with the program are %s and %s", named, cod_named_models[0],
+                cod_named_models[1]);
     return COD_OK;
 }

@@ -10,6 +10,10 @@
 
 #include <stdbool.h>
 
+/** The names of the models that come with the program; the first is taken where none is named. */
+#define COD_NAMED_MODELS "sr-x4", "sr-x4-perceptual"
+extern const char *const cod_named_models[]; /**< NULL-terminated */
+
 /**
  * The file of the model that a user names.
  *

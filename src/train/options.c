@@ -1,6 +1,8 @@
 #include "train/options.h"
 
 #include "core/device.h"
+#include "infer/evaluate.h"
+#include "infer/named_model.h"
 #include "nn/optimiser.h"
 #include "nn/precision.h"
 
@@ -29,11 +31,12 @@ const cod_option_table cod_root_option_table = {"",
                                                 "the folder of the file that names it.",
                                                 root_options, COUNT(root_options), sizeof(cod_root_options)};
 
+static const char *const inits[] = {"shared", "own", COD_NAMED_MODELS, NULL};
 static const char *const init_modes[] = {"strict", "partial", NULL};
 static const cod_option model_options[] = {
     {"name", COD_OPTION_STRING, offsetof(cod_model_options, name), "srresnet", 0, 0, NULL,
      "Architecture of the network. `codistill models` lists the options of each."},
-    {"init", COD_OPTION_STRING, offsetof(cod_model_options, init), "shared", 0, 0, NULL,
+    {"init", COD_OPTION_STRING, offsetof(cod_model_options, init), "shared", 0, 0, inits,
      "Initial weights. shared: all groups start with the same random weights, which merging needs. own: each group "
      "starts with its own. Otherwise a model to fine-tune: a file, the folder of a run, or one that comes along: sr-x4 "
      "or "
@@ -144,7 +147,7 @@ static const cod_option eval_options[] = {
     {"predictions", COD_OPTION_BOOL, offsetof(cod_eval_options, predictions), "false", 0, 0, NULL,
      "Classification: save the predictions of each group's model in predictions/, for the validation examples at each "
      "evaluation and for the test examples at the end."},
-    {"metrics", COD_OPTION_STRING, offsetof(cod_eval_options, metrics), "psnr, ssim", 0, 0, NULL,
+    {"metrics", COD_OPTION_STRING, offsetof(cod_eval_options, metrics), "psnr, ssim", 0, 0, cod_metric_names,
      "Super-resolution: list of the metrics to compute: psnr, ssim, niqe, pi and lpips, as in `codistill eval "
      "--metrics`. pi (perceptual index) also gives the RMSE of Y; without eval.ma_model it is NIQE of the Y channel."},
     {"best", COD_OPTION_CHOICE, offsetof(cod_eval_options, best), "auto", 0, 0, bests,

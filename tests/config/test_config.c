@@ -420,6 +420,10 @@ TEST(documents_name_every_option)
     assert_ok(cod_config_document(&s.schema, COD_CONFIG_PLAIN, &text));
     cod_test_assert_contains(text, "  distill.exchange.period: 50  (a whole number from 1 to 1000000)\n      steps\n");
     free(text);
+    assert_ok(cod_config_document(&s.schema, COD_CONFIG_WORDS, &text));
+    cod_test_assert_contains(text, "name\t-\trun walk\tname of the run\n");
+    cod_test_assert_contains(text, "distill.exchange.period\t-\t\tsteps\n");
+    free(text);
 }
 
 TEST(files_are_read_and_missing_ones_named)

@@ -387,7 +387,7 @@ def commands(bench):
         check(phrase in (result.out if code == 0 else result.err), f"'{phrase}' is missing", result)
         return result
 
-    usage = expect(0, "usage: codistill COMMAND", "--help").out
+    usage = " ".join(expect(0, "usage: codistill COMMAND", "--help").out.split())
     for part in ("classification", "--version", "a classifier's accuracy", "codings, averages, the exchange"):
         check(part in usage, f"--help does not say {part}:\n{usage}")
     version = expect(0, "codistill 0.", "--version").out
@@ -395,9 +395,9 @@ def commands(bench):
         check(part in version, f"--version does not name {part}:\n{version}")
     expect(2, "usage", *[])
     expect(2, "did you mean 'train'", "trian")
-    for command in ("train", "compare", "plan", "data", "eval", "upscale", "gallery", "export", "import", "interpolate", "models", "config", "bench"):
+    for command in ("train", "compare", "plan", "data", "eval", "upscale", "gallery", "export", "import", "interpolate", "models", "config", "bench", "completion"):
         expect(0, f"usage: codistill {command}", command, "--help")
-    for command in ("train", "compare", "plan", "data", "eval", "upscale", "gallery", "export", "import", "interpolate", "bench"):
+    for command in ("train", "compare", "plan", "data", "eval", "upscale", "gallery", "export", "import", "interpolate", "bench", "completion"):
         expect(2, f"codistill {command}", command)
     expect(0, "srresnet", "models")
     expect(0, "train.steps", "config")

@@ -1,9 +1,10 @@
 /* `codistill bench allreduce`. */
 #include "comm/bench.h"
+#include "tools/arguments.h"
 #include "tools/bench/bench.h"
 #include "tools/cmd.h"
-#include "tools/help.h"
 
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +35,11 @@ int cod_bench_allreduce_command(int argc, char **argv)
     double megabytes = 6.2;
     long buckets = 6;
     char *end = "";
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        cod_help_print(stdout, help);
-        return COD_EXIT_OK;
-    }
+    const int wrong = cod_arguments_parse(argc, argv, help, NULL, 0, NULL, NULL);
+    if (wrong >= 0)
+        return wrong;
+    argv += optind - 1;
+    argc -= optind - 1;
     if (argc > 1)
         megabytes = strtod(argv[1], &end);
     if (*end != '\0' || !(megabytes > 0 && megabytes < 1e5))

@@ -161,11 +161,14 @@ static int parse(int argc, char **argv, copy_options *options)
     cod_bench_numbers numbers = {0};
     const char *mib_text = NULL;
     long mib = 64;
-    const cod_argument own[] = {
-        {.name = "device", .text = &training->device}, {.name = "backend", .text = &training->backend},
-        {.name = "model", .text = &training->model},   {.name = "batch", .text = &numbers.batch},
-        {.name = "patch", .text = &numbers.patch},     {.name = "mib", .text = &mib_text},
-        {.name = "repeats", .text = &numbers.repeats}, {.name = "json", .flag = &options->json}};
+    const cod_argument own[] = {{.name = "device", .text = &training->device, .choices = cod_device_names},
+                                {.name = "backend", .text = &training->backend, .words = COD_WORDS_BACKENDS},
+                                {.name = "model", .text = &training->model, .words = COD_WORDS_KINDS},
+                                {.name = "batch", .text = &numbers.batch},
+                                {.name = "patch", .text = &numbers.patch},
+                                {.name = "mib", .text = &mib_text},
+                                {.name = "repeats", .text = &numbers.repeats},
+                                {.name = "json", .flag = &options->json}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;

@@ -6,9 +6,10 @@
 #include "data/crops.h"
 #include "data/labelled.h"
 #include "data/loader.h"
+#include "tools/arguments.h"
 #include "tools/cmd.h"
-#include "tools/help.h"
 
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,14 +217,13 @@ int cod_bench_loader(int argc, char **argv)
 {
     cod_arena arena = {0};
     bench_options options;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        cod_help_print(stdout, help);
-        return COD_EXIT_OK;
-    }
+    const int code = cod_arguments_parse(argc, argv, help, NULL, 0, NULL, NULL);
+    if (code >= 0)
+        return code;
     cod_status status = cod_options_set_defaults(&cod_data_option_table, &options.data, &arena);
     COD_THEN(status, cod_options_set_defaults(&cod_degrade_option_table, &options.degradation, &arena));
     options.data.kind = COD_DATA_SYNTHETIC;
-    for (int i = 1; i < argc && status == COD_OK; i++)
+    for (int i = optind; i < argc && status == COD_OK; i++)
         status = set(&options, argv[i], &arena);
     COD_THEN(status, measure(&options));
     cod_arena_clear(&arena);

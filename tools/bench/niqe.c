@@ -105,7 +105,7 @@ int cod_bench_niqe(int argc, char **argv)
     niqe_bench b = {0};
     const char *repeats_text = NULL;
     long repeats = 7;
-    const cod_argument own[] = {{.name = "niqe-model", .text = &b.model_path},
+    const cod_argument own[] = {{.name = "niqe-model", .text = &b.model_path, .words = COD_WORDS_FILES},
                                 {.name = "repeats", .text = &repeats_text},
                                 {.name = "serve", .flag = &b.serve}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);

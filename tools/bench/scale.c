@@ -214,10 +214,10 @@ static int parse(int argc, char **argv, scale *s, cod_arena *arena)
         {.name = "step-ms", .text = &t.step_ms}, {.name = "links", .text = &t.links},
         {.name = "peers", .text = &t.peers},     {.name = "latency-ms", .text = &t.latency_ms},
         {.name = "drift", .text = &t.drift},     {.name = "publications", .text = &t.publications},
-        {.name = "jitter", .text = &t.jitter},   {.name = "pace", .text = &s->pace},
+        {.name = "jitter", .text = &t.jitter},   {.name = "pace", .text = &s->pace, .words = COD_WORDS_FILES},
         {.name = "seed", .text = &t.seed},       {.name = "costs", .text = &t.costs},
         {.name = "ratios", .text = &t.ratios},   {.name = "deltas", .text = &t.deltas},
-        {.name = "cores", .text = &t.cores},     {.name = "bytes", .text = &s->bytes},
+        {.name = "cores", .text = &t.cores},     {.name = "bytes", .text = &s->bytes, .words = COD_WORDS_FILES},
         {.name = "json", .flag = &s->as_json},   {.name = "apart", .flag = &s->apart}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     if (t.step_ms == NULL)

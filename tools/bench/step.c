@@ -262,14 +262,20 @@ static int parse(int argc, char **argv, step_options *options)
     cod_bench_training_options *training = &options->training;
     cod_bench_numbers numbers = {0};
     const char *precision = "auto";
-    const cod_argument own[] = {
-        {.name = "model", .text = &training->model},         {.name = "recipe", .text = &training->recipe},
-        {.name = "batch", .text = &numbers.batch},           {.name = "patch", .text = &numbers.patch},
-        {.name = "precision", .text = &precision},           {.name = "threads", .text = &numbers.threads},
-        {.name = "repeats", .text = &numbers.repeats},       {.name = "device", .text = &training->device},
-        {.name = "backend", .text = &training->backend},     {.name = "no-autotune", .flag = &training->no_autotune},
-        {.name = "ops", .flag = &options->each_op},          {.name = "json", .flag = &options->json},
-        {.name = "export", .text = &options->export_folder}, {.name = "serve", .flag = &options->serve}};
+    const cod_argument own[] = {{.name = "model", .text = &training->model, .words = COD_WORDS_KINDS},
+                                {.name = "recipe", .text = &training->recipe, .words = COD_WORDS_RECIPES},
+                                {.name = "batch", .text = &numbers.batch},
+                                {.name = "patch", .text = &numbers.patch},
+                                {.name = "precision", .text = &precision, .choices = cod_precision_names},
+                                {.name = "threads", .text = &numbers.threads},
+                                {.name = "repeats", .text = &numbers.repeats},
+                                {.name = "device", .text = &training->device, .choices = cod_device_names},
+                                {.name = "backend", .text = &training->backend, .words = COD_WORDS_BACKENDS},
+                                {.name = "no-autotune", .flag = &training->no_autotune},
+                                {.name = "ops", .flag = &options->each_op},
+                                {.name = "json", .flag = &options->json},
+                                {.name = "export", .text = &options->export_folder, .words = COD_WORDS_FILES},
+                                {.name = "serve", .flag = &options->serve}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;

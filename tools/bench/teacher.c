@@ -205,14 +205,14 @@ static int parse(int argc, char **argv, teacher_options *options)
     cod_bench_training_options *training = &options->training;
     cod_bench_numbers numbers = {0};
     const char *fraction = NULL;
-    const cod_argument own[] = {{.name = "model", .text = &training->model},
+    const cod_argument own[] = {{.name = "model", .text = &training->model, .words = COD_WORDS_KINDS},
                                 {.name = "batch", .text = &numbers.batch},
                                 {.name = "patch", .text = &numbers.patch},
                                 {.name = "batch-fraction", .text = &fraction},
                                 {.name = "threads", .text = &numbers.threads},
                                 {.name = "repeats", .text = &numbers.repeats},
-                                {.name = "device", .text = &training->device},
-                                {.name = "backend", .text = &training->backend},
+                                {.name = "device", .text = &training->device, .choices = cod_device_names},
+                                {.name = "backend", .text = &training->backend, .words = COD_WORDS_BACKENDS},
                                 {.name = "no-autotune", .flag = &training->no_autotune}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_bench_device_check(argv[0], training) : code;

@@ -126,8 +126,8 @@ static int parse(int argc, char **argv, upscale_options *options, cod_arena *are
 {
     const cod_argument own[] = {{.name = "size", .text = &options->size},
                                 {.name = "repeats", .text = &options->repeats_text},
-                                {.name = "input", .text = &options->input},
-                                {.name = "output", .letter = 'o', .text = &options->output},
+                                {.name = "input", .text = &options->input, .words = COD_WORDS_FILES},
+                                {.name = "output", .letter = 'o', .text = &options->output, .words = COD_WORDS_FILES},
                                 {.name = "serve", .flag = &options->serve}};
     const int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], &options->session, arena);
     char rest;
