@@ -3,8 +3,8 @@
  * ImageFolder.
  */
 #include "core/hash.h"
-#include "core/log.h"
 #include "data/examples_internal.h"
+#include "data/faults.h"
 #include "data/resize.h"
 #include "data/threads_internal.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PATH_BYTES = 4096, MAX_WARNINGS = 100, MARGIN_PARTS = 8 };
+enum { PATH_BYTES = 4096, MARGIN_PARTS = 8 };
 
 /** Names of a folder's subfolders, sorted. */
 typedef struct name_list {
@@ -84,21 +84,35 @@ static cod_status take_classes(const char *root, cod_examples *out)
     return status;
 }
 
+/** Fails where class folders have faults; says it of the first few at once. */
+static cod_status check_faults(const char *key, cod_faults *faults)
+{
+    char text[COD_FAULTS_TEXT];
+    if (faults->count == 0)
+        return COD_OK;
+    cod_faults_first(faults, "; ", text);
+    cod_faults_clear(faults);
+    return cod_fail(COD_ERR_ARGUMENT, "data.%s: %s", key, text);
+}
+
+/** Both lists are sorted. */
 static cod_status compare_classes(const char *key, const char *root, const char *first_root, const name_list *names,
                                   const cod_examples *first)
 {
-    for (size_t i = 0; i < names->count || i < first->class_count; i++) {
+    cod_faults faults = {0};
+    for (size_t i = 0, k = 0; i < names->count || k < first->class_count;) {
         const int order = i == names->count         ? 1
-                          : i == first->class_count ? -1
-                                                    : strcmp(names->items[i], first->class_names[i]);
+                          : k == first->class_count ? -1
+                                                    : strcmp(names->items[i], first->class_names[k]);
         if (order > 0)
-            return cod_fail(COD_ERR_ARGUMENT, "data.%s: '%s' lacks the class folder '%s' of '%s'", key, root,
-                            first->class_names[i], first_root);
+            cod_faults_add(&faults, "'%s' lacks the class folder '%s' of '%s'", root, first->class_names[k],
+                           first_root);
         if (order < 0)
-            return cod_fail(COD_ERR_ARGUMENT, "data.%s: '%s/%s' is a class that '%s' has no folder of", key, root,
-                            names->items[i], first_root);
+            cod_faults_add(&faults, "'%s/%s' is a class that '%s' has no folder of", root, names->items[i], first_root);
+        i += order <= 0;
+        k += order >= 0;
     }
-    return COD_OK;
+    return check_faults(key, &faults);
 }
 
 /** Every other root must have the same subfolders. */
@@ -115,17 +129,21 @@ static cod_status check_classes(const char *key, const char *root, const char *f
 static cod_status find_files(const char *key, const cod_string_list *roots, const char *first_root, cod_examples *out)
 {
     for (size_t r = 0; r < roots->count; r++) {
+        cod_faults faults = {0};
         COD_TRY(check_classes(key, roots->items[r], first_root, out));
         for (size_t k = 0; k < out->class_count; k++) {
             char folder[PATH_BYTES];
             const size_t before = out->files.count;
             snprintf(folder, sizeof folder, "%s/%s", roots->items[r], out->class_names[k]);
-            COD_TRY(cod_files_find(&out->files, folder, k));
+            const cod_status status = cod_files_find(&out->files, folder, k);
+            if (status != COD_OK)
+                cod_faults_clear(&faults);
+            COD_TRY(status);
             if (out->files.count == before)
-                return cod_fail(COD_ERR_ARGUMENT,
-                                "data.%s: the class folder '%s' holds no photographs (PNG, JPEG, WebP, TIFF or BMP)",
-                                key, folder);
+                cod_faults_add(&faults, "the class folder '%s' holds no photographs (PNG, JPEG, WebP, TIFF or BMP)",
+                               folder);
         }
+        COD_TRY(check_faults(key, &faults));
     }
     return COD_OK;
 }
@@ -197,12 +215,12 @@ static cod_status report_broken(const cod_examples *examples)
 {
     uint8_t *pixels = malloc(cod_example_values(examples));
     COD_REQUIRE_MEMORY(pixels);
-    size_t warnings = 0;
+    cod_faults faults = {0};
     for (size_t i = 0; i < examples->count; i++)
-        if (examples->broken[i] && warnings++ < MAX_WARNINGS && cod_photograph_read(examples, i, pixels) != COD_OK)
-            cod_log_warn("left out: %s", cod_error_message());
-    if (warnings > MAX_WARNINGS)
-        cod_log_warn("left out: %zu more", warnings - MAX_WARNINGS);
+        if (examples->broken[i] && cod_photograph_read(examples, i, pixels) != COD_OK)
+            cod_faults_add(&faults, "%s", cod_error_message());
+    cod_faults_report(&faults, examples->count, "photographs", examples->left_out);
+    cod_faults_clear(&faults);
     free(pixels);
     return COD_OK;
 }

@@ -2,12 +2,11 @@
 
 #include "core/hash.h"
 #include "core/log.h"
+#include "data/faults.h"
 #include "data/placement_internal.h"
 #include "data/store_internal.h"
 
 #include <stdlib.h>
-
-enum { MAX_WARNINGS = 100 };
 
 /** Pictures of a split as indices into the sources, in the order they were found. */
 typedef struct index_list {
@@ -27,9 +26,9 @@ typedef struct opening {
     cod_dataset *dataset;
     const cod_data_options *options;
     const cod_dataset_place *place;
-    size_t warnings;
-    bool *usable;     /**< of each source */
-    index_list train; /**< pictures of all groups */
+    cod_faults faults; /**< of the pictures that are left out */
+    bool *usable;      /**< of each source */
+    index_list train;  /**< pictures of all groups */
 } opening;
 
 static cod_status index_list_init(index_list *list, size_t capacity)
@@ -42,12 +41,6 @@ static cod_status index_list_init(index_list *list, size_t capacity)
 static void append(index_list *list, size_t index)
 {
     list->items[list->count++] = (uint32_t)index;
-}
-
-static void leave_out(opening *o, const char *reason)
-{
-    if (o->place->report && o->warnings++ < MAX_WARNINGS)
-        cod_log_warn("left out: %s", reason);
 }
 
 static bool is_usable(const opening *o, const cod_stored *picture)
@@ -95,6 +88,12 @@ static cod_status open_store(const opening *o)
                           o->place->report);
 }
 
+/** What is wrong with a broken picture. */
+static const char *broken_text(const cod_dataset *dataset, size_t index)
+{
+    return (const char *)dataset->store.base + dataset->store.pictures[index].offset;
+}
+
 /** Sorts out what is broken or smaller than one crop. */
 static void judge(opening *o)
 {
@@ -105,19 +104,16 @@ static void judge(opening *o)
         const cod_stored *picture = &dataset->store.pictures[i];
         if (picture->broken) {
             dataset->counts.broken++;
-            leave_out(o, (const char *)dataset->store.base + picture->offset);
+            cod_faults_add(&o->faults, "%s", broken_text(dataset, i));
         } else if (picture->low_width < patch || picture->low_height < patch) {
             dataset->counts.small++;
-            if (o->place->report && o->warnings++ < MAX_WARNINGS)
-                cod_log_warn("left out: %s: is smaller than one crop of %lldx%lld pixels",
-                             dataset->sources.items[i].path, (long long)(patch * scale), (long long)(patch * scale));
+            cod_faults_add(&o->faults, "%s: is smaller than one crop of %lldx%lld pixels",
+                           dataset->sources.items[i].path, (long long)(patch * scale), (long long)(patch * scale));
         } else {
             o->usable[i] = true;
             dataset->counts.uncached += picture->offset == 0;
         }
     }
-    if (o->warnings > MAX_WARNINGS)
-        cod_log_warn("left out: %zu more", o->warnings - MAX_WARNINGS);
     dataset->counts.cached_bytes = dataset->store.pixel_bytes;
 }
 
@@ -156,6 +152,17 @@ static const char *root_name(const cod_data_options *options, size_t root)
     return root < roots ? options->path.items[root] : options->val_path.items[root - roots];
 }
 
+/** The first of the broken pictures from `begin` to before `end`. */
+static void tell_broken(const cod_dataset *dataset, size_t begin, size_t end, char text[COD_FAULTS_TEXT])
+{
+    cod_faults faults = {0};
+    for (size_t i = begin; i < end; i++)
+        if (dataset->store.pictures[i].broken)
+            cod_faults_add(&faults, "%s", broken_text(dataset, i));
+    cod_faults_first(&faults, "; ", text);
+    cod_faults_clear(&faults);
+}
+
 /** A folder that gives nothing is a mistake in the config, even beside others that give something. */
 static cod_status check_roots(const opening *o)
 {
@@ -164,14 +171,16 @@ static cod_status check_roots(const opening *o)
         return COD_OK;
     const size_t roots = o->options->path.count + o->options->val_path.count;
     for (size_t root = 0, i = 0; root < roots; root++) {
-        size_t found = 0, usable = 0, broken = 0, first = sources->found;
+        size_t found = 0, usable = 0, broken = 0;
+        const size_t first = i;
         for (; i < sources->found && sources->items[i].root == root; i++) {
             found++;
             usable += o->usable[i];
             broken += o->dataset->store.pictures[i].broken != 0;
-            if (first == sources->found && o->dataset->store.pictures[i].broken)
-                first = i;
         }
+        char faults[COD_FAULTS_TEXT] = "";
+        if (usable == 0)
+            tell_broken(o->dataset, first, i, faults);
         const char *key = root < o->options->path.count ? "path" : "val_path";
         COD_REQUIRE(found > 0,
                     "data.%s: no pictures in '%s'; PNG, JPEG, WebP, TIFF and BMP files are read, subfolders too", key,
@@ -181,8 +190,7 @@ static cod_status check_roots(const opening *o)
                     "%lldx%lld%s%s",
                     key, found, root_name(o->options, root), broken, found - broken,
                     (long long)(o->options->patch * o->place->scale), (long long)(o->options->patch * o->place->scale),
-                    broken ? "; the first: " : "",
-                    broken ? (const char *)o->dataset->store.base + o->dataset->store.pictures[first].offset : "");
+                    broken > 0 ? "; the first: " : "", faults);
     }
     return COD_OK;
 }
@@ -287,6 +295,8 @@ static cod_status open_dataset(opening *o)
     COD_REQUIRE_MEMORY(o->usable);
     judge(o);
     COD_TRY(check_roots(o));
+    if (o->place->report)
+        cod_faults_report(&o->faults, dataset->sources.found, "pictures", o->place->left_out);
     COD_TRY(hold_out(o));
     COD_TRY(judge_copies(o));
     COD_TRY(place(o));
@@ -303,6 +313,7 @@ cod_status cod_dataset_open(const cod_data_options *options, const cod_dataset_p
     COD_REQUIRE_MEMORY(dataset);
     opening o = {.dataset = dataset, .options = options, .place = place};
     const cod_status status = open_dataset(&o);
+    cod_faults_clear(&o.faults);
     free(o.usable);
     free(o.train.items);
     if (status != COD_OK) {

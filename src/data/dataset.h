@@ -35,10 +35,10 @@ typedef struct cod_pair {
 /**
  * Opens the data set of one group.
  *
- * A broken file is left out and counted; with place->report, a warning names it. The low-resolution picture is MATLAB's
- * bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it. Copies for data.scales
- * are made from training pictures in the same way. Validation pictures have no copies and are not trained on at any
- * size.
+ * A broken file is left out and counted; with place->report, one warning names the first few. The low-resolution
+ * picture is MATLAB's bicubic (8 bits) of the high one, cut to a multiple of the scale, unless low_path gives it.
+ * Copies for data.scales are made from training pictures in the same way. Validation pictures have no copies and are
+ * not trained on at any size.
  *
  * @param options  borrowed during the call
  * @param[out] out  new; cod_dataset_close() ends it

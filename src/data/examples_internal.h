@@ -27,6 +27,7 @@ typedef struct cod_examples {
     uint8_t *broken;          /**< [count] left out; NULL = none are */
     cod_block block;          /**< holds `bytes` and `broken` */
     cod_file_list files;      /**< kind folder: [count] */
+    const char *left_out;     /**< as in cod_dataset_place; set before reading */
     cod_arena arena;          /**< holds everything else */
 } cod_examples;
 

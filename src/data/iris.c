@@ -3,6 +3,7 @@
  * column, with a header or without.
  */
 #include "data/examples_internal.h"
+#include "data/faults.h"
 
 #include "core/file_kind.h"
 #include "core/regular_file.h"
@@ -23,6 +24,7 @@ typedef struct table {
     size_t rows, columns;
     const char **fields; /**< [rows, columns], without the header */
     size_t *lines;       /**< [rows] where in the file each row begins, from 1 */
+    cod_faults faults;   /**< of rows, each with its line first */
 } table;
 
 /** Where cut_line() is in the text. */
@@ -130,6 +132,17 @@ static const char *number_fault(const char *field, float *value)
     return isfinite(*value) ? NULL : "is beyond the largest number of 32 bits";
 }
 
+/** Fails where rows have faults; says it of all at once. */
+static cod_status check_faults(const table *t)
+{
+    char text[COD_FAULTS_TEXT];
+    if (t->faults.count == 0)
+        return COD_OK;
+    const cod_status status = cod_fail(COD_ERR_FORMAT, "%s:%s", t->path, cod_faults_first(&t->faults, "; line ", text));
+    return t->faults.count == 1 ? status
+                                : cod_fail(status, "%s; %zu rows cannot be used", cod_error_message(), t->faults.count);
+}
+
 /**
  * A first line whose fields, but for the class, are no numbers is a header, and one of numbers is a row. What may be
  * either, or a header of numbers as some programs write it, is refused: a row would be lost, or a class too many.
@@ -199,14 +212,16 @@ static cod_status cut(table *t, cod_arena *arena)
             return refuse_separator(t, number, line[0]);
         if (t->rows == 0)
             t->columns = found;
-        if (found != t->columns)
-            return cod_fail(COD_ERR_FORMAT, "%s:%zu: %zu fields, where the first line has %zu", t->path, number, found,
-                            t->columns);
+        if (found != t->columns) {
+            cod_faults_add(&t->faults, "%zu: %zu fields, where the first line has %zu", number, found, t->columns);
+            continue;
+        }
         memcpy(t->fields + t->rows * t->columns, line, found * sizeof *line);
         t->lines[t->rows++] = number;
     }
     if (t->rows == 0)
         return cod_fail(COD_ERR_FORMAT, "%s: at least two columns are wanted, with commas between them", t->path);
+    COD_TRY(check_faults(t));
     return drop_header(t);
 }
 
@@ -253,15 +268,15 @@ static int by_trimmed_text(const void *a, const void *b)
 }
 
 /** Refuses a row without a class, and classes that only spaces tell apart. @param names  [count] is sorted anew */
-static cod_status check_classes(const table *t, const char **names, size_t count)
+static cod_status check_classes(table *t, const char **names, size_t count)
 {
     for (size_t i = 0; i < t->rows; i++) {
         size_t length;
         trim(t->fields[(i + 1) * t->columns - 1], &length);
         if (length == 0)
-            return cod_fail(COD_ERR_FORMAT, "%s:%zu: column %zu, which names the class, is empty", t->path, t->lines[i],
-                            t->columns);
+            cod_faults_add(&t->faults, "%zu: column %zu, which names the class, is empty", t->lines[i], t->columns);
     }
+    COD_TRY(check_faults(t));
     qsort(names, count, sizeof *names, by_trimmed_text);
     for (size_t k = 1; k < count; k++)
         if (by_trimmed_text(&names[k - 1], &names[k]) == 0)
@@ -271,7 +286,7 @@ static cod_status check_classes(const table *t, const char **names, size_t count
 }
 
 /** The last column's different texts, sorted, and each row's place among them. */
-static cod_status take_classes(const table *t, cod_examples *out)
+static cod_status take_classes(table *t, cod_examples *out)
 {
     const char **names = malloc(t->rows * sizeof *names);
     COD_REQUIRE_MEMORY(names);
@@ -289,21 +304,21 @@ static cod_status take_classes(const table *t, cod_examples *out)
     return status;
 }
 
-static cod_status take_numbers(const table *t, cod_examples *out)
+static cod_status take_numbers(table *t, cod_examples *out)
 {
     const size_t features = t->columns - 1;
     float *floats = cod_arena_alloc(&out->arena, t->rows * features * sizeof *floats);
     COD_REQUIRE_MEMORY(floats);
-    for (size_t i = 0; i < t->rows; i++)
-        for (size_t c = 0; c < features; c++) {
+    for (size_t i = 0; i < t->rows; i++) {
+        const size_t before = t->faults.count;
+        for (size_t c = 0; c < features && t->faults.count == before; c++) {
             const char *field = t->fields[i * t->columns + c];
-            float value;
-            const char *fault = number_fault(field, &value);
+            const char *fault = number_fault(field, &floats[i * features + c]);
             if (fault != NULL)
-                return cod_fail(COD_ERR_FORMAT, "%s:%zu: column %zu: '%.32s' %s", t->path, t->lines[i], c + 1, field,
-                                fault);
-            floats[i * features + c] = value;
+                cod_faults_add(&t->faults, "%zu: column %zu: '%.32s' %s", t->lines[i], c + 1, field, fault);
         }
+    }
+    COD_TRY(check_faults(t));
     out->floats = floats;
     out->height = out->width = 1;
     out->channels = (int64_t)features;
@@ -330,6 +345,7 @@ cod_status cod_iris_read(const cod_data_options *options, bool report, cod_examp
     COD_THEN(status, cut(&t, &out->arena));
     COD_THEN(status, take_classes(&t, out));
     COD_THEN(status, take_numbers(&t, out));
+    cod_faults_clear(&t.faults);
     free(t.text);
     return cod_explain_file(status, t.path, 0, "a table");
 }

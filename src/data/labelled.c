@@ -226,6 +226,7 @@ static cod_status open_labelled(const cod_data_options *options, const cod_datas
                                                             [COD_DATA_IRIS] = cod_iris_read,
                                                             [COD_DATA_FOLDER] = cod_class_folders_read,
                                                             [COD_DATA_SYNTHETIC] = cod_synthetic_examples_make};
+    l->examples.left_out = place->left_out;
     COD_TRY(readers[options->kind](options, place->report, &l->examples));
     COD_TRY(check_class_names(options, &l->examples));
     COD_REQUIRE(l->examples.channels <= COD_LABELLED_MAX_CHANNELS, "examples of %lld channels; at most %d are taken",

@@ -19,8 +19,9 @@ typedef struct cod_dataset_place {
     int scale;     /**< super-resolution: high side = scale * low side */
     uint64_t seed; /**< decides which group holds what */
     int group, groups;
-    bool all;    /**< one group that trains alone on the data that all `groups` would hold together */
-    bool report; /**< log a warning for each file left out, 100 at most; one rank should do this */
+    bool all;             /**< one group that trains alone on the data that all `groups` would hold together */
+    bool report;          /**< warn of the files left out; one rank should do this */
+    const char *left_out; /**< file that lists these where they are many (cod_faults_report()); NULL = none; borrowed */
 } cod_dataset_place;
 
 #endif

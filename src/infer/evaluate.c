@@ -1,6 +1,7 @@
 #include "infer/evaluate.h"
 
 #include "core/log.h"
+#include "data/faults.h"
 #include "data/files.h"
 #include "data/perceptual_index.h"
 #include "data/resize.h"
@@ -195,6 +196,7 @@ typedef struct folder_work {
     cod_evaluation *evaluation;
     cod_evaluation_progress progress;
     void *progress_context;
+    cod_faults faults; /**< of what is left out */
 } folder_work;
 
 /** Leaves a picture out if its file caused the failure, so that the others can be evaluated. */
@@ -260,11 +262,11 @@ static cod_status judge_file(void *context, size_t index)
 
 static void take_file(void *context, size_t index)
 {
-    const folder_work *work = context;
+    folder_work *work = context;
     const folder_item *item = &work->items[index];
     cod_evaluation *evaluation = work->evaluation;
     if (item->status != COD_OK) {
-        cod_log_warn("left out: %s", item->message);
+        cod_faults_add(&work->faults, "%s", item->message);
         evaluation->skipped++;
         return;
     }
@@ -288,9 +290,11 @@ static cod_status evaluate_files(folder_work *work, const cod_file_list *files)
     for (size_t i = 0; i < work->total; i++)
         clear_item(&work->items[i]);
     COD_TRY(status);
+    char text[COD_FAULTS_TEXT];
     if (evaluation->count == 0)
-        return cod_fail(COD_ERR_ARGUMENT, "none of the %zu pictures can be used; the last: %s", evaluation->skipped,
-                        work->items[work->total - 1].message);
+        return cod_fail(COD_ERR_ARGUMENT, "none of the %zu pictures can be used: %s", evaluation->skipped,
+                        cod_faults_first(&work->faults, "; ", text));
+    cod_faults_report(&work->faults, work->total, "pictures", NULL);
     evaluation->mean.file = "mean";
     cod_evaluated_mean(evaluation->images, evaluation->count, &evaluation->mean);
     return COD_OK;
@@ -307,6 +311,7 @@ static cod_status evaluate_found(folder_work *work, const char *folder, const co
     COD_REQUIRE_MEMORY(work->items);
     const cod_status status = evaluate_files(work, files);
     free(work->items);
+    cod_faults_clear(&work->faults);
     return status == COD_ERR_ARGUMENT ? cod_fail_prefix(status, "%s", folder) : status;
 }
 

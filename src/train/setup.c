@@ -133,12 +133,15 @@ static void tell_fraction(const cod_run_config *config)
 static cod_status open_data(trainer *t)
 {
     const cod_run_config *config = t->config;
+    char left_out[4096];
+    snprintf(left_out, sizeof left_out, "%s/left-out.%d.txt", t->folder, cod_group_index(t->group));
     const cod_dataset_place place = {
         .seed = (uint64_t)config->root.seed,
         .group = cod_group_index(t->group),
         .groups = groups_with_data(t),
         .all = config->strategy->one_group,
         .report = cod_comm_rank(t->request->comm) == 0,
+        .left_out = left_out,
     };
     const cod_train_task_kind *kind = config->task;
     if (place.report)

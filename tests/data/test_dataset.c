@@ -167,17 +167,34 @@ TEST(what_cannot_be_used_is_counted_and_named)
         const cod_dataset_counts counts = cod_dataset_count(other ? other : dataset);
         assert_true(counts.files == 11 && counts.broken == 4 && counts.small == 2 && counts.train == 4 &&
                     counts.val == 1);
-        assert_int_equal(logged("left out"), again ? 12 : 6);
+        assert_int_equal(logged("left out: 6 of 11 pictures: "), again ? 2 : 1);
         assert_true(logged("small.png: is smaller than one crop of 96x96"));
-        assert_true(logged("tiny.png: is smaller"));
-        assert_true(logged("empty.jpg: the file is empty"));
-        assert_true(logged("web.webp: damaged WebP: the file ends too early"));
+        assert_true(logged("empty.jpg: the file is empty; "));
         assert_true(logged("cut.png: damaged PNG: the file ends too early"));
         assert_true(logged("link.png: cannot open: No such file"));
+        assert_true(logged("tiny.png: is smaller than one crop of 96x96 pixels; and 1 more"));
+        assert_false(logged("web.webp"));
         cod_dataset_close(dataset);
         cod_dataset_close(other);
     }
-    cod_dataset_place silent = lone_group;
+    cod_dataset_place silent = lone_group, listed = lone_group;
+    char list[64 << 10] = "", path[4096];
+    snprintf(path, sizeof path, "%s", below("left-out.txt"));
+    listed.left_out = path;
+    for (int few = 0; few < 2; few++) {
+        capture_log();
+        cod_dataset_close(open_ok(&options, &listed));
+        assert_int_equal(logged(few ? "left-out.txt" : "and 1 more: '"), few ? 0 : 1);
+        FILE *file = fopen(path, "r");
+        assert_true((file == NULL) == (few == 1));
+        if (file != NULL) {
+            assert_true(fread(list, 1, sizeof list - 1, file) > 0);
+            fclose(file);
+            cod_test_assert_contains(list, "web.webp: damaged WebP: the file ends too early");
+            cod_test_assert_contains(list, "small.png: is smaller than one crop of 96x96 pixels\n");
+        }
+        remove(below("mixed/web.webp")); /* five are named, and the list of six goes */
+    }
     silent.report = false;
     capture_log();
     cod_dataset_close(open_ok(&options, &silent));
@@ -283,6 +300,37 @@ TEST(groups_hold_equal_parts_that_do_not_overlap)
     assert_memory_not_equal(orders[0], orders[1], sizeof orders[0]);
 }
 
+/** Training and validation pairs alike: the message is as long for a hundred of them. */
+TEST(many_broken_pairs_are_one_message)
+{
+    for (int i = 0; i < 100; i++) {
+        const char *part = i < 50 ? "train" : "val";
+        write_picture(below("many/%s/%02d.png", part, i), 112, 100, 4, i);
+        if (i % 25 < 10 || i % 25 >= 20) /* the ones between have no low-resolution picture */
+            write_picture(below("many/%s-low/%02dx4.png", part, i), i % 25 < 10 ? 56 : 28, i % 25 < 10 ? 50 : 25, 1, i);
+    }
+    cod_data_options options = options_of(below("many/train"));
+    set_option(&options, "low_path", below("many/train-low"));
+    set_option(&options, "val_path", below("many/val"));
+    set_option(&options, "val_low_path", below("many/val-low"));
+    capture_log();
+    cod_dataset *dataset = open_ok(&options, &lone_group);
+    assert_true(cod_dataset_count(dataset).broken == 80 && cod_dataset_count(dataset).train == 10);
+    assert_int_equal(logged("left out"), 1);
+    assert_int_equal(logged("left out: 80 of 100 pictures: "), 1);
+    assert_int_equal(logged("00x4.png: is 56x50 pixels; at scale 4, "), 1);
+    assert_int_equal(logged("00.png needs a low-resolution picture of 28x25; "), 1);
+    assert_int_equal(logged("04.png needs a low-resolution picture of 28x25; and 75 more"), 1);
+    assert_int_equal(logged("05.png"), 0);
+    cod_dataset_close(dataset);
+    set_option(&options, "low_path", below("many/val-low"));
+    capture_log();
+    assert_fails(COD_ERR_ARGUMENT, "none of the 50 pictures in '", cod_dataset_open(&options, &lone_group, &dataset));
+    cod_test_assert_contains(cod_error_message(), "04.png: no low-resolution picture '04' or '04x4' in '");
+    cod_test_assert_contains(cod_error_message(), "; and 45 more");
+    assert_int_equal(logged("left out"), 0);
+}
+
 TEST(pairs_match_by_name)
 {
     write_picture(below("hr/same.png"), 120, 100, 4, 1);
@@ -308,6 +356,7 @@ TEST(pairs_match_by_name)
     assert_true(cod_dataset_count(dataset).files == 8 && cod_dataset_count(dataset).broken == 4);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_TRAIN), 3);
     assert_int_equal(cod_dataset_size(dataset, COD_SPLIT_VAL), 1);
+    assert_int_equal(logged("left out: 4 of 8 pictures: "), 1);
     assert_true(logged("lonely.png: no low-resolution picture 'lonely' or 'lonelyx4'"));
     assert_true(logged("wrong.png: is 60x50 pixels; at scale 4"));
     assert_true(logged("wide.png: is 31x25 pixels; at scale 4"));

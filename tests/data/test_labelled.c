@@ -218,6 +218,9 @@ TEST(damaged_tables_are_refused)
         {"a\n1\n", "bad.csv:1: at least two columns"},
         {"a,b\n", "bad.csv: no line follows the header"},
         {"a,b\n1,x\n1,2,y\n", "bad.csv:3: 3 fields, where the first line has 2"},
+        {"a,b\n1,x\n1,2,y\n1\n", "bad.csv:3: 3 fields, where the first line has 2; line 4: 1 fields, where the first "
+                                 "line has 2; 2 rows cannot be used"},
+        {"a,b\n1,x\n?,y\n?,y\n?,y\n?,y\n?,y\n?,y\n?,y\n", "line 7: column 1: '?' is no number; and 2 more; 7 rows"},
         {"a,b\n1,x\nnine,y\n", "bad.csv:3: column 1: 'nine' is no number"},
         {"a,b\n1,\"x\n\"\nnan,y\n", "bad.csv:4: column 1: 'nan' is no number"},
         {"1,2,x\n1,2,y\n1,3,y\n", "bad.csv:1: is this line a header or a row?"},
@@ -227,6 +230,7 @@ TEST(damaged_tables_are_refused)
         {"a,b\n1,x\n ,y\n", "bad.csv:3: column 1: ' ' is empty"},
         {"a,b\n1,x\n1e39,y\n", "bad.csv:3: column 1: '1e39' is beyond the largest number of 32 bits"},
         {"a,b\n1,x\n2,\n3,y\n", "bad.csv:3: column 2, which names the class, is empty"},
+        {"a,b\n1,x\n2,\n3,\n", "bad.csv:3: column 2, which names the class, is empty; line 4: column 2"},
         {"a,b\n1,x \n2,y\n3, x\n", "bad.csv: only spaces tell the classes '"},
         {"a;b\n1;x\n", "bad.csv:1: its columns are separated by semicolons; commas are wanted"},
         {"\xff\xfe!", "bad.csv: is text in UTF-16: save it as UTF-8"},
@@ -341,6 +345,23 @@ TEST(photographs_are_cut_and_turned)
     assert_int_equal(logged("broken.png"), 1);
 }
 
+TEST(many_broken_photographs_are_one_message)
+{
+    make_photographs("many/train", 5);
+    make_photographs("many/val", 2);
+    for (int i = 0; i < 12; i++)
+        write_bytes(below("many/%s/bee/broken%02d.png", i < 8 ? "train" : "val", i), "PNG", 3);
+    cod_data_options options = photographs("many/train", "many/val");
+    cod_labelled *data = NULL;
+    capture_log();
+    assert_ok(cod_labelled_open(&options, &(cod_dataset_place){.groups = 1, .report = true}, &data));
+    assert_int_equal(cod_labelled_count(data).broken, 12);
+    assert_int_equal(logged("left out"), 1);
+    assert_true(logged("left out: 12 of 26 photographs: ") && logged("broken04.png") && logged("; and 7 more"));
+    assert_int_equal(logged("broken05.png"), 0);
+    cod_labelled_close(data);
+}
+
 TEST(missing_class_folders_are_refused)
 {
     make_photographs("missing/train", 2);
@@ -352,6 +373,14 @@ TEST(missing_class_folders_are_refused)
     refuse(&options, COD_ERR_ARGUMENT, "val/wasp' is a class that '");
     write_bytes(below("missing/train/wasp/readme.txt"), "none", 4);
     refuse(&options, COD_ERR_ARGUMENT, "train/wasp' holds no photographs");
+    write_bytes(below("missing/train/yak/readme.txt"), "none", 4);
+    refuse(&options, COD_ERR_ARGUMENT, "train/wasp' holds no photographs (PNG, JPEG, WebP, TIFF or BMP); the class");
+    write_picture(below("missing/none/zebu/0.png"), 20, 20, 1, 1);
+    write_picture(below("missing/train/wasp/0.png"), 20, 20, 1, 1);
+    write_picture(below("missing/train/yak/0.png"), 20, 20, 1, 1);
+    options = photographs("missing/train", "missing/none");
+    refuse(&options, COD_ERR_ARGUMENT, "none' lacks the class folder 'yak' of '");
+    refuse(&options, COD_ERR_ARGUMENT, "none/zebu' is a class that '");
     options = photographs("missing/val/ant", NULL);
     refuse(&options, COD_ERR_ARGUMENT, "has 0 subfolders; one a class is wanted");
 }

@@ -1,5 +1,6 @@
 #include "support/test.h"
 
+#include "core/log.h"
 #include "data/resize.h"
 #include "infer/evaluate.h"
 #include "infer/session.h"
@@ -527,8 +528,16 @@ TEST(metrics_are_known_by_name)
     assert_fails(COD_ERR_ARGUMENT, "unknown metric ''", cod_metrics_parse("psnr,", &metrics));
 }
 
+static void count_left_out(void *context, cod_log_level level, const char *line)
+{
+    (void)level;
+    *(int *)context += strstr(line, "left out: 2 of 3 pictures: ") != NULL && strstr(line, "broken.jpg: ") != NULL &&
+                       strstr(line, "small.png: 18x40") != NULL;
+}
+
 TEST(folders_with_bad_pictures_are_reported)
 {
+    int said = 0;
     char folder[256], file[300];
     cod_upscaler *bicubic;
     cod_evaluation evaluation;
@@ -547,9 +556,12 @@ TEST(folders_with_bad_pictures_are_reported)
     assert_ok(cod_image_write_png(file, &good));
     snprintf(file, sizeof file, "%s/broken.jpg", folder);
     assert_ok(cod_file_write(file, "nothing", 7));
+    cod_log_set_sink(count_left_out, &said, COD_LOG_INFO);
     assert_ok(cod_evaluate_folder(bicubic, folder, NULL, NULL, NULL, &evaluation));
+    cod_log_set_sink(NULL, NULL, COD_LOG_INFO);
     assert_int_equal(evaluation.count, 1);
     assert_int_equal(evaluation.skipped, 2);
+    assert_int_equal(said, 1);
     assert_string_equal(evaluation.images[0].file, "good.png");
     cod_evaluation_clear(&evaluation);
     cod_image_clear(&small);
