@@ -1,6 +1,8 @@
 /* The budget that is equal for all arms, and the number of steps that it gives each arm. */
 #include "compare/compare_internal.h"
 
+#include "io/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +51,19 @@ static bool has_told(const cod_comparison *c, const cod_compare_run *pilot)
            seconds > 0.5 * pilot->max_time_s;
 }
 
+/** The seed of the pilot that is there, whichever seeds are asked for now: what a step uses does not hang on it. */
+static int64_t seed_of_pilot(const cod_comparison *c, const cod_compare_run *pilot)
+{
+    char path[COD_COMPARE_PATH];
+    cod_run_config config;
+    cod_compare_run_path(c, pilot, "config.yaml", path);
+    if (!cod_file_exists(path) || cod_run_config_load_saved(path, &config) != COD_OK)
+        return pilot->seed;
+    const int64_t seed = config.root.seed;
+    cod_run_config_clear(&config);
+    return seed;
+}
+
 /** Trains what measures the arm's need of a step: the arm as it is, for as long as the budget allows at most. */
 static cod_status run_pilot(const cod_comparison *c, cod_compare_run *pilot)
 {
@@ -81,6 +96,7 @@ static cod_status measure_step(const cod_comparison *c, cod_compare_run *run, do
     snprintf(pilot.name, sizeof pilot.name, "%s-%s%s%s-pilot", c->config.root.name, arm->name, plain ? "" : "-",
              plain ? "" : rate);
     *used = NAN;
+    pilot.seed = seed_of_pilot(c, &pilot);
     COD_TRY(run_pilot(c, &pilot));
     if (pilot.state == COD_COMPARE_FAILED)
         return fail_run(run, pilot.message);
@@ -194,4 +210,36 @@ void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t byt
         else if (arm->note[0] != '\0' && used < bytes)
             snprintf(text + used, bytes - used, "; %s %s", arm->name, arm->note);
     }
+}
+
+/** Whether the budget is what the first arm uses, which another training of that arm measures a little differently. */
+static bool is_measured(const cod_comparison *c)
+{
+    const int kind = c->config.compare.budget;
+    return (kind == COD_BUDGET_TIME || kind == COD_BUDGET_BYTES) && c->config.compare.budget_value == 0;
+}
+
+void cod_compare_write_asked(const cod_comparison *c, cod_json *json)
+{
+    const cod_compare_arm *first = &c->arms[0];
+    cod_json_open(json, "asked", '{');
+    cod_json_number(json, "value", c->config.compare.budget_value);
+    if (is_measured(c)) {
+        cod_json_string(json, "arm", first->name);
+        cod_json_integer(json, "steps", first->steps);
+    }
+    cod_json_close(json);
+}
+
+bool cod_compare_is_same_budget(const cod_comparison *c, const cod_json_value *earlier)
+{
+    const cod_json_value *asked = cod_json_get(earlier, "asked");
+    const cod_compare_arm *first = &c->arms[0];
+    if (strcmp(cod_json_get_string(cod_json_get(earlier, "kind"), ""), cod_budget_names[c->config.compare.budget]) != 0)
+        return false;
+    if (asked == NULL || !is_measured(c)) /* what is not measured has one value; older files say only that */
+        return c->budget == 0 || cod_json_get_number(cod_json_get(earlier, "value"), -1) == c->budget;
+    return cod_json_get_number(cod_json_get(asked, "value"), -1) == 0 &&
+           strcmp(cod_json_get_string(cod_json_get(asked, "arm"), ""), first->name) == 0 &&
+           cod_json_get_number(cod_json_get(asked, "steps"), -1) == (double)first->steps;
 }

@@ -163,6 +163,10 @@ COD_MUST_CHECK cod_status cod_compare_describe_arm(cod_comparison *c, size_t arm
 COD_MUST_CHECK cod_status cod_compare_decide_steps(cod_comparison *c, cod_compare_run *run);
 /** For people: "1000 steps each". */
 void cod_compare_describe_budget(const cod_comparison *c, char *text, size_t bytes);
+/** Writes "asked", what the user asked for: compare.budget_value, or the arm and the steps that are measured. */
+void cod_compare_write_asked(const cod_comparison *c, cod_json *json);
+/** Whether an earlier comparison's "budget" was asked for in the same way; how much was measured may differ. */
+bool cod_compare_is_same_budget(const cod_comparison *c, const cod_json_value *earlier);
 
 /**
  * tune.c: trains each arm with each candidate and chooses the best one on validation data. If none can be chosen for an

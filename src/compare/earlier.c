@@ -62,13 +62,11 @@ static const cod_json_value *any_summary(const cod_comparison *c)
 /** Counts the earlier runs that stay, and says what of them does not compare with this comparison's; NULL = nothing. */
 static const char *find_difference(const cod_comparison *c, const cod_json_value *earlier, size_t *kept)
 {
-    const cod_json_value *budget = cod_json_get(earlier, "budget");
     const cod_json_value *summary = any_summary(c);
     const char *difference = NULL, *judged_by = text_of(summary, "data_held_out");
     char metric[64];
     cod_compare_metric_key(c, metric);
-    if (strcmp(text_of(budget, "kind"), cod_budget_names[c->config.compare.budget]) != 0 ||
-        (summary != NULL && cod_json_get_number(cod_json_get(budget, "value"), -1) != c->budget))
+    if (!cod_compare_is_same_budget(c, cod_json_get(earlier, "budget")))
         difference = "budget";
     if (summary != NULL && strcmp(text_of(cod_json_get(earlier, "metric"), "name"), metric) != 0)
         difference = "metric";

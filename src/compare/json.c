@@ -37,6 +37,7 @@ static void write_budget(const cod_comparison *c, cod_json *json)
     cod_json_string(json, "kind", cod_budget_names[c->config.compare.budget]);
     cod_json_number(json, "value", c->budget);
     cod_json_string(json, "text", text);
+    cod_compare_write_asked(c, json);
     cod_json_close(json);
 }
 

@@ -22,6 +22,15 @@ static const char config[] =
     "train: {strategy: single, steps: 10, backend: ref}\n"
     "compare: {arms: [single, allreduce], seeds: [1, 2]}\n";
 
+/** The same for more steps. */
+static const char longer[] =
+    "name: c\n"
+    "cluster: {groups: 2}\n"
+    "model: {name: mlp, hidden: [4]}\n"
+    "data: {kind: synthetic, synthetic_count: 60, synthetic_shape: [2, 3, 4], synthetic_classes: 3, batch: 4}\n"
+    "train: {strategy: single, steps: 20, backend: ref}\n"
+    "compare: {arms: [single, allreduce], seeds: [1, 2]}\n";
+
 /** A program that trains nothing: it notes what it is asked for and leaves a summary. */
 typedef struct program {
     char said[2048], runs[512];
@@ -32,6 +41,8 @@ typedef struct program {
     char folder[COD_COMPARE_PATH]; /**< of what was written of the comparison */
     int groups;                    /**< that a run says it had; 0 = one, and nothing but a summary is left */
     long steps;                    /**< that the last run was asked for */
+    const char *seeds;             /**< of the command line; NULL = the configuration's */
+    double trained_s;              /**< that a run says its group trained; 0 = 4 */
 } program;
 
 static void say(void *context, const char *line)
@@ -77,7 +88,9 @@ static int run(void *context, const char *const *args, bool in_laboratory, char 
     snprintf(path, sizeof path, "%s/%s", value_of(args, "output="), name);
     assert_ok(cod_folder_create(path));
     snprintf(path, sizeof path, "%s/%s/summary.json", value_of(args, "output="), name);
-    char summary[256] = "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50, \"trained_s\": 4}";
+    char summary[256];
+    snprintf(summary, sizeof summary, "{\"steps\": 10, \"group_results\": [{\"accuracy\": 50, \"trained_s\": %g}",
+             p->trained_s > 0 ? p->trained_s : 4);
     for (int g = 1; g < p->groups; g++)
         strcat(summary, ", {\"accuracy\": 50, \"trained_s\": 4}");
     strcat(summary, "]}");
@@ -100,7 +113,7 @@ static cod_status compare(const char *folder, program *p, char **tables)
                                              .overrides = overrides,
                                              .count = p->budget != NULL ? 2 : 1,
                                              .strategies = "",
-                                             .seeds = ""};
+                                             .seeds = p->seeds != NULL ? p->seeds : ""};
     const cod_compare_host host = {.context = p, .version = "test", .say = say, .is_asked = is_asked, .run = run};
     cod_comparison *c;
     *tables = NULL;
@@ -168,6 +181,29 @@ TEST(an_equal_time_is_measured_by_a_pilot)
                                 "c-allreduce-seed1 by allreduce, ");
     assert_int_equal(p.steps, 20);
     free(tables);
+}
+
+/** Another seed's training of the first arm takes a little longer or shorter; nobody asked for that. */
+TEST(a_measured_budget_may_differ_a_little)
+{
+    program p = {.most = 100, .groups = 1, .budget = "compare.budget=time", .seeds = "1"};
+    program again = {.most = 100, .groups = 1, .budget = "compare.budget=time", .seeds = "2", .trained_s = 4.2};
+    program other = {.most = 100, .groups = 1, .budget = "compare.budget=time", .seeds = "3"};
+    program steps = {.most = 100, .groups = 1, .seeds = "4"};
+    char *tables;
+    assert_ok(compare("measured", &p, &tables));
+    free(tables);
+    assert_ok(compare("measured", &again, &tables));
+    free(tables);
+    cod_test_assert_contains(again.said, "2 runs of an earlier comparison stay in ");
+    assert_ok(cod_file_write(cod_test_at("c.yaml"), longer, strlen(longer)));
+    assert_ok(compare("measured", &other, &tables));
+    free(tables);
+    cod_test_assert_contains(other.said, "compare-1.json: its budget differs from this one's");
+    assert_ok(cod_file_write(cod_test_at("c.yaml"), config, strlen(config)));
+    assert_ok(compare("measured", &steps, &tables));
+    free(tables);
+    cod_test_assert_contains(steps.said, "compare-2.json: its budget differs from this one's");
 }
 
 /** Of three groups, each wrong in so many of ten examples, the first ones. */

@@ -184,6 +184,11 @@ def budgets(bench):
     found = runs(bench, "time")
     check(all(run[0]["steps"] > 120 for run in found.values()), f"half a second: {[run[0]['steps'] for run in found.values()]}")
     check(report(bench, "time")["budget"]["text"].startswith("0.5 s of training each"), "the text")
+    # What the first arm uses is measured anew for another seed, and earlier runs stay all the same.
+    for seed in ("1", "2"):
+        result = compare(bench, f"[single, {group}]", "compare.budget=time", "name=used", "--seeds", seed)
+    check("2 runs of an earlier comparison stay" in result.err and not os.path.exists(bench.path("runs/used-compare/compare-1.json")), "not kept", result)
+    check(all(sorted(run["seed"] for run in found) == [1, 2] for found in runs(bench, "used").values()), "the runs", result)
 
 
 def traffic(bench):
