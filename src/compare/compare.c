@@ -1,6 +1,7 @@
 #include "compare/compare.h"
 
 #include "compare/compare_internal.h"
+#include "core/shown.h"
 #include "core/trace.h"
 #include "io/file.h"
 
@@ -183,7 +184,7 @@ cod_status cod_comparison_preview(cod_comparison *c, FILE *out)
         } else {
             left++;
         }
-        fprintf(out, "%s: %s, %s\n", run->name, steps,
+        fprintf(out, "%s: %s, %s\n", cod_shown(run->name).text, steps,
                 run->state == COD_COMPARE_FINISHED ? "finished" : "to be trained");
     }
     fprintf(out, "%zu runs are finished, %zu are to be trained", finished, left);

@@ -1,6 +1,7 @@
 /* A run of a comparison: its configuration, its process, and how it ended. */
 #include "compare/compare_internal.h"
 
+#include "core/shown.h"
 #include "data/identity.h"
 #include "io/file.h"
 #include "io/script.h"
@@ -19,11 +20,12 @@ enum { OWN_OVERRIDES = 12, OWN_BYTES = 320, LABORATORY_ARGUMENTS = 8, MAX_LINE =
 
 void cod_compare_say(const cod_comparison *c, const char *fmt, ...)
 {
-    char line[MAX_LINE];
+    char raw[MAX_LINE], line[4 * MAX_LINE + 1];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    vsnprintf(raw, sizeof raw, fmt, args);
     va_end(args);
+    cod_show(raw, strlen(raw), false, line, sizeof line);
     c->host->say(c->host->context, line);
 }
 

@@ -1,6 +1,8 @@
 /* The tables of runs and arms. */
 #include "compare/compare_internal.h"
 
+#include "core/shown.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +28,7 @@ static int name_width(const cod_comparison *c)
 {
     size_t width = 24;
     for (size_t i = 0; i < c->run_count; i++)
-        width = strlen(c->runs[i].name) > width ? strlen(c->runs[i].name) : width;
+        width = strlen(cod_shown(c->runs[i].name).text) > width ? strlen(cod_shown(c->runs[i].name).text) : width;
     return (int)width;
 }
 
@@ -40,9 +42,9 @@ static void print_runs(const cod_comparison *c, FILE *out)
         const cod_compare_run *run = &c->runs[i];
         if (run->same != NULL)
             continue;
-        fprintf(out, "%-*s", wide, run->name);
+        fprintf(out, "%-*s", wide, cod_shown(run->name).text);
         if (run->state != COD_COMPARE_FINISHED) {
-            fprintf(out, " failed: %s\n", run->message);
+            fprintf(out, " failed: %s\n", cod_shown(run->message).text);
             continue;
         }
         print_number(out, width_of(figure), 3, cod_compare_number(run, figure));
@@ -85,7 +87,7 @@ void cod_compare_print_table(const cod_comparison *c, FILE *out)
         for (size_t r = 0; r < c->rate_count; r++) {
             double mean, deviation;
             const int count = sum_up(c, i, r, key, &mean, &deviation);
-            fprintf(out, "%-24s %-8s %6d", c->arms[i].name, c->rates[r], count);
+            fprintf(out, "%-24s %-8s %6d", cod_shown(c->arms[i].name).text, cod_shown(c->rates[r]).text, count);
             print_number(out, width_of(key), c->task->figures[0].digits + 1, mean);
             print_number(out, 10, c->task->figures[0].digits + 1, deviation);
             fprintf(out, "\n");

@@ -1,6 +1,8 @@
 /* Shows what tuning tried and chose, in compare.json and on the terminal. */
 #include "compare/compare_internal.h"
 
+#include "core/shown.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,19 +127,19 @@ static void print_trial(const cod_comparison *c, const cod_compare_arm *arm, con
 {
     char text[512], note[512];
     cod_compare_describe_candidate(arm, trial->run.candidate, text, sizeof text);
-    fprintf(out, "%-24s ", arm->name);
+    fprintf(out, "%-24s ", cod_shown(arm->name).text);
     if (trial->run.state == COD_COMPARE_FAILED)
-        fprintf(out, "%9s  %s failed: %s", "none", text, trial->run.message);
+        fprintf(out, "%9s  %s failed: %s", "none", cod_shown(text).text, cod_shown(trial->run.message).text);
     else if (isnan(trial->quality))
-        fprintf(out, "%9s  %s", "none", text);
+        fprintf(out, "%9s  %s", "none", cod_shown(text).text);
     else
-        fprintf(out, "%9.*f  %s", c->task->figures[0].digits + 1, trial->quality, text);
+        fprintf(out, "%9.*f  %s", c->task->figures[0].digits + 1, trial->quality, cod_shown(text).text);
     if (is_chosen(arm, trial)) {
         fprintf(out, " (chosen)");
         describe_own(c, arm, note, sizeof note);
-        fprintf(out, "%s%s", note[0] != '\0' ? "; " : "", note);
+        fprintf(out, "%s%s", note[0] != '\0' ? "; " : "", cod_shown(note).text);
         describe_edge(c, arm, note, sizeof note);
-        fprintf(out, "%s%s", note[0] != '\0' ? "; " : "", note);
+        fprintf(out, "%s%s", note[0] != '\0' ? "; " : "", cod_shown(note).text);
     }
     fprintf(out, "\n");
 }

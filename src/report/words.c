@@ -2,6 +2,8 @@
 #include "report/report.h"
 #include "report/report_internal.h"
 
+#include "core/shown.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,27 @@ static const char *plain(const char *at, size_t *length)
     return "";
 }
 
+/** Makes a text from outside one that a terminal may show. */
+static cod_status show(cod_arena *arena, const char **text)
+{
+    const char *shown = cod_arena_strdup(arena, cod_shown(*text).text);
+    COD_REQUIRE_MEMORY(shown);
+    *text = shown;
+    return COD_OK;
+}
+
+/** All texts that the verdict takes from compare.json. */
+static cod_status show_texts(cod_report_data *data)
+{
+    for (size_t i = 0; i < data->arm_count; i++)
+        COD_TRY(show(&data->arena, &data->arms[i].name));
+    for (size_t i = 0; i < data->rate_count; i++)
+        COD_TRY(show(&data->arena, &data->rates[i].name));
+    COD_TRY(show(&data->arena, &data->metric.label));
+    COD_TRY(show(&data->arena, &data->metric.unit));
+    return show(&data->arena, &data->budget);
+}
+
 static void write_plain(const char *markup, FILE *out)
 {
     const char *heading = strstr(markup, "</h2>");
@@ -45,6 +68,7 @@ cod_status cod_report_print_verdict(const char *folder, FILE *out)
     char *markup = NULL;
     size_t bytes = 0;
     cod_status status = cod_report_data_read(folder, &data);
+    COD_THEN(status, show_texts(&data));
     if (status == COD_OK) {
         cod_report report = {
             .data = &data, .folder = folder, .arena = &data.arena, .target = cod_report_find_target(&data)};

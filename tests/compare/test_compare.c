@@ -80,7 +80,7 @@ static int run(void *context, const char *const *args, bool in_laboratory, char 
     p->steps = atol(value_of(args, "train.steps="));
     snprintf(p->runs + used, sizeof p->runs - used, "%s by %s, ", name, value_of(args, "train.strategy="));
     if (p->fails != NULL && strstr(name, p->fails) != NULL) {
-        snprintf(message, COD_COMPARE_MESSAGE, "no reason at all");
+        snprintf(message, COD_COMPARE_MESSAGE, "no reason at all\033[31m");
         return 1 << 8; /* as waitpid() tells of exit code 1 */
     }
     if (p->stops != NULL && strstr(name, p->stops) != NULL)
@@ -166,8 +166,8 @@ TEST(others_go_on_after_one_that_failed)
     assert_fails(COD_ERR_PEER, "1 of 4 runs failed, the first 'c-single-seed1': no reason at all",
                  compare("failing", &p, &tables));
     assert_int_equal(p.begun, 4);
-    cod_test_assert_contains(p.said, "== c-single-seed1 failed: no reason at all\n");
-    cod_test_assert_contains(tables, " failed: no reason at all\n");
+    cod_test_assert_contains(p.said, "== c-single-seed1 failed: no reason at all\\x1B[31m\n"); /* no terminal obeys */
+    cod_test_assert_contains(tables, " failed: no reason at all\\x1B[31m\n");
     free(tables);
 }
 

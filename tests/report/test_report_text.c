@@ -1,7 +1,10 @@
 /* Ticks and texts of the report. */
+#include "support/folder.h"
 #include "support/test.h"
 
+#include "io/file.h"
 #include "report/markup.h"
+#include "report/report.h"
 #include "report/ticks_internal.h"
 
 #include <math.h>
@@ -137,4 +140,21 @@ TEST(base64_is_that_of_the_rfc)
         assert_string_equal(text, coded[bytes]);
         free(text);
     }
+}
+
+/** An earlier compare.json may come from anywhere. */
+TEST_IN_FOLDER(no_terminal_obeys_the_name_of_an_arm)
+{
+    static const char json[] = "{\"format\": \"codistill-compare-1\", \"baseline\": \"a\", \"arms\": ["
+                               "{\"name\": \"a\", \"runs\": [{\"seed\": 1, \"state\": \"finished\", \"quality\": 1}]}, "
+                               "{\"name\": \"b\\u009b31m\\u001b[2J\\nc\", \"runs\": [{\"seed\": 1, \"state\": "
+                               "\"finished\", \"quality\": 2}]}]}";
+    char *text = NULL;
+    size_t bytes = 0;
+    assert_ok(cod_file_write(cod_test_at("compare.json"), json, sizeof json - 1));
+    FILE *out = open_memstream(&text, &bytes);
+    assert_ok(cod_report_print_verdict(cod_test_at(""), out));
+    fclose(out);
+    cod_test_assert_contains(text, "b\\xC2\\x9B31m\\x1B[2J\\x0Ac has the best result: ");
+    free(text);
 }
