@@ -46,15 +46,18 @@ static void write_run(FILE *out, const cod_json_value *arm, const cod_json_value
         write_number(out, cod_json_get(run, numbers[i]));
     write_number(out, cod_json_get(bytes, "between"));
     write_number(out, cod_json_get(bytes, "inside"));
+    write_number(out, cod_json_get(run, "final_quality"));
     fputc('\n', out);
 }
 
 static void write_all(FILE *out, const cod_json_value *comparison)
 {
-    const cod_json_value *metric = cod_json_get(comparison, "metric");
-    fputs("arm,strategy,seed,rate,state,steps,samples,wall_s,core_s,trained_s,", out);
-    write_text(out, cod_json_get_string(cod_json_get(metric, "name"), "quality"));
-    fputs(",bytes_between,bytes_inside\n", out);
+    const char *metric = cod_json_get_string(cod_json_get(cod_json_get(comparison, "metric"), "name"), "quality");
+    fputs("arm,strategy,seed,rate,state,steps,samples,wall_s,core_s,trained_s,groups_mean_", out);
+    write_text(out, metric);
+    fputs(",bytes_between,bytes_inside,final_", out);
+    write_text(out, metric);
+    fputc('\n', out);
     for (const cod_json_value *arm = cod_json_first(cod_json_get(comparison, "arms")); arm != NULL;
          arm = cod_json_next(arm))
         for (const cod_json_value *run = cod_json_first(cod_json_get(arm, "runs")); run != NULL;

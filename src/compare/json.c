@@ -216,6 +216,7 @@ static cod_status write_finished(const cod_comparison *c, const cod_compare_run 
     cod_json_number(json, "core_s", cod_compare_number(run, "core_s"));
     cod_json_number(json, "trained_s", cod_compare_mean_of_groups(run, "trained_s"));
     cod_json_number(json, "quality", cod_compare_mean_of_groups(run, key));
+    write_known(json, "final_quality", cod_compare_number(run, key));
     cod_json_open(json, "group_quality", '[');
     for (int g = 0; g < groups; g++)
         cod_json_number(json, NULL, cod_compare_group_number(run, g, key));

@@ -32,11 +32,14 @@ static int name_width(const cod_comparison *c)
     return (int)width;
 }
 
+/** Each run's final model, which is another figure than the mean of its groups' models. */
 static void print_runs(const cod_comparison *c, FILE *out)
 {
     const char *figure = c->task->figures[0].key, *baseline = c->task->figures[0].baseline;
     const int wide = name_width(c);
-    fprintf(out, "%-*s %*s %*s %12s %10s %14s %14s %9s\n", wide, "run", width_of(figure), figure, width_of(baseline),
+    char final[80];
+    snprintf(final, sizeof final, "final %s", figure);
+    fprintf(out, "%-*s %*s %*s %12s %10s %14s %14s %9s\n", wide, "run", width_of(final), final, width_of(baseline),
             baseline, "samples", "core-s", "between, MB", "inside, MB", "wall, s");
     for (size_t i = 0; i < c->run_count; i++) {
         const cod_compare_run *run = &c->runs[i];
@@ -47,7 +50,7 @@ static void print_runs(const cod_comparison *c, FILE *out)
             fprintf(out, " failed: %s\n", cod_shown(run->message).text);
             continue;
         }
-        print_number(out, width_of(figure), 3, cod_compare_number(run, figure));
+        print_number(out, width_of(final), 3, cod_compare_number(run, figure));
         print_number(out, width_of(baseline), 3, cod_compare_number(run, baseline));
         print_number(out, 12, 0, cod_compare_number(run, "samples_per_group") * cod_compare_number(run, "groups"));
         print_number(out, 10, 0, cod_compare_number(run, "core_s"));
@@ -78,17 +81,18 @@ static int sum_up(const cod_comparison *c, size_t arm, size_t rate, const char *
 
 void cod_compare_print_table(const cod_comparison *c, FILE *out)
 {
-    char key[64];
+    char key[64], groups[80];
     cod_compare_metric_key(c, key);
+    snprintf(groups, sizeof groups, "groups' %s", key);
     print_runs(c, out);
-    fprintf(out, "\n%-24s %-8s %6s %*s %10s   the groups' own models, mean over seeds\n", "arm", "rate", "runs",
-            width_of(key), key, "deviation");
+    fprintf(out, "\n%-24s %-8s %6s %*s %10s   mean of the groups' own models, and over seeds\n", "arm", "rate", "runs",
+            width_of(groups), groups, "deviation");
     for (size_t i = 0; i < c->arm_count; i++)
         for (size_t r = 0; r < c->rate_count; r++) {
             double mean, deviation;
             const int count = sum_up(c, i, r, key, &mean, &deviation);
             fprintf(out, "%-24s %-8s %6d", cod_shown(c->arms[i].name).text, cod_shown(c->rates[r]).text, count);
-            print_number(out, width_of(key), c->task->figures[0].digits + 1, mean);
+            print_number(out, width_of(groups), c->task->figures[0].digits + 1, mean);
             print_number(out, 10, c->task->figures[0].digits + 1, deviation);
             fprintf(out, "\n");
         }

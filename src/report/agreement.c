@@ -97,8 +97,8 @@ static cod_status add_disagreement(cod_report *report)
 }
 
 /**
- * Expected calibration error of a run, per cent: the bins' |accuracy - confidence|, weighted by their counts (Guo et
- * al., "On Calibration of Modern Neural Networks", 2017, equation 3).
+ * Expected calibration error of all groups' predictions of a run together, per cent: the bins' |accuracy - confidence|,
+ * weighted by their counts (Guo et al., "On Calibration of Modern Neural Networks", 2017, equation 3).
  */
 static double calibration_error(const cod_report_run *run, const void *context)
 {
@@ -179,14 +179,16 @@ static cod_status add_calibration(cod_report *report)
     if (used == 0)
         return COD_OK;
     const cod_mark_plot plot = {
-        .title = cod_report_text(report, "Expected calibration error%s", cod_report_rate_suffix(report, 0)),
+        .title = cod_report_text(report, "Calibration error, groups together%s", cod_report_rate_suffix(report, 0)),
         .x_label = "mean distance of confidence from accuracy, %",
         .rows = rows,
         .row_count = used,
         .series_count = 1,
         .x_zero = true};
     return cod_report_add_mark_plot(report, &plot, "calibration",
-                                    "Mean ± one standard deviation over seeds. Lower is better.");
+                                    "Expected calibration error of the predictions of all groups in the same bins, "
+                                    "mean ± one standard deviation over seeds; lower is better. The table has the mean "
+                                    "of each group’s own, which is another figure.");
 }
 
 /** Whether there is anything of this section; of images there is not. */

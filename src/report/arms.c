@@ -36,11 +36,17 @@ static bool is_of_test(const char *name)
     return strncmp(name, "test_", 5) == 0;
 }
 
-/** "test_cross_entropy" -> "test cross entropy"; where test data judge, "cross_entropy" -> "held-out cross entropy". */
+/**
+ * "test_cross_entropy" -> "test cross entropy"; where test data judge, "cross_entropy" -> "held-out cross entropy". The
+ * calibration error is told apart from that of all groups' predictions together (agreement.c).
+ */
 static const char *plain_name(const cod_report *report, const char *name)
 {
+    static const char calibration[] = "calibration_error";
     const bool held_out = is_of_test(report->data->metric.name) && !is_of_test(name);
-    char *text = cod_arena_strdup(report->arena, cod_report_text(report, "%s%s", held_out ? "held-out " : "", name));
+    const bool by_groups = strcmp(name + (is_of_test(name) ? 5 : 0), calibration) == 0;
+    char *text = cod_arena_strdup(report->arena, cod_report_text(report, "%s%s%s", held_out ? "held-out " : "", name,
+                                                                 by_groups ? ", each group's own, mean" : ""));
     for (char *c = text; c != NULL && *c != '\0'; c++)
         if (*c == '_')
             *c = ' ';
@@ -56,8 +62,8 @@ static size_t add_metrics(const cod_report *report, column *columns, size_t coun
             for (const cod_json_value *value = cod_json_first(data->arms[i].runs[k].metrics); value != NULL;
                  value = cod_json_next(value)) {
                 const char *name = cod_json_key(value);
-                if (count < MAX_COLUMNS / 2 && strcmp(name, data->metric.name) != 0 &&
-                    !is_known(columns, count, name) && cod_json_kind_of(value) == COD_JSON_NUMBER)
+                if (count < MAX_COLUMNS && strcmp(name, data->metric.name) != 0 && !is_known(columns, count, name) &&
+                    cod_json_kind_of(value) == COD_JSON_NUMBER)
                     columns[count++] = (column){plain_name(report, name), "", FIGURE, cod_report_metric_of, name};
             }
     return count;
@@ -72,35 +78,41 @@ static bool is_empty(const cod_report_data *data, const column *c)
     return true;
 }
 
-/** The columns that any run fills. */
+/**
+ * The columns that any run fills. What arms are judged by, what it cost the link, and the time come first: these are
+ * seen without scrolling.
+ */
 static size_t choose_columns(const cod_report *report, const cod_report_goal *goal, column *columns)
 {
-    static const size_t steps = offsetof(cod_report_run, steps), samples = offsetof(cod_report_run, samples),
-                        wall = offsetof(cod_report_run, wall_s), trained = offsetof(cod_report_run, trained_s),
-                        core = offsetof(cod_report_run, core_s),
+    static const size_t final = offsetof(cod_report_run, final_quality), steps = offsetof(cod_report_run, steps),
+                        samples = offsetof(cod_report_run, samples), wall = offsetof(cod_report_run, wall_s),
+                        trained = offsetof(cod_report_run, trained_s), core = offsetof(cod_report_run, core_s),
                         step = offsetof(cod_report_run, step_ms[COD_STEP_TOTAL]),
                         inside = offsetof(cod_report_run, bytes_inside),
                         between = offsetof(cod_report_run, bytes_between);
     const cod_report_metric *metric = &report->data->metric;
     size_t count = 0, kept = 0;
-    columns[count++] = (column){metric->label, metric->unit, QUALITY, cod_report_quality, NULL};
-    count = add_metrics(report, columns, count);
+    columns[count++] = (column){cod_report_text(report, "%s, mean of groups", metric->label), metric->unit, QUALITY,
+                                cod_report_quality, NULL};
+    columns[count++] = (column){"sent between groups", "", BYTES, cod_report_member, &between};
+    columns[count++] = (column){cod_report_text(report, "%s, final model", metric->label), metric->unit, QUALITY,
+                                cod_report_member, &final};
     if (!isnan(goal->target))
         columns[count++] = (column){cod_report_text(report, "time to %s%s%s (validation)",
                                                     cod_number_text(goal->target, metric->digits).text,
                                                     metric->unit[0] != '\0' ? " " : "", metric->unit),
                                     "s", FIGURE, cod_report_time_to, goal};
-    const column rest[] = {{"steps", "", FIGURE, cod_report_member, &steps},
+    const column rest[] = {{"wall time", "s", FIGURE, cod_report_member, &wall},
+                           {"steps", "", FIGURE, cod_report_member, &steps},
                            {"samples, all groups", "", FIGURE, cod_report_member, &samples},
                            {"time in steps", "s", FIGURE, cod_report_member, &trained},
-                           {"wall time", "s", FIGURE, cod_report_member, &wall},
                            {"processor time", "core-s", FIGURE, cod_report_member, &core},
                            {"step time", "ms", FIGURE, cod_report_member, &step},
                            {"speed", "samples/s", FIGURE, speed, NULL},
-                           {"sent inside groups", "", BYTES, cod_report_member, &inside},
-                           {"sent between groups", "", BYTES, cod_report_member, &between}};
+                           {"sent inside groups", "", BYTES, cod_report_member, &inside}};
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
         columns[count++] = rest[i];
+    count = add_metrics(report, columns, count);
     for (size_t i = 0; i < count; i++)
         if (!is_empty(report->data, &columns[i]))
             columns[kept++] = columns[i];
@@ -193,8 +205,9 @@ static void write_results(cod_report *report, const column *columns, size_t coun
     fputs("</tr></thead>\n", report->out);
     for (size_t rate = 0; rate < report->data->rate_count; rate++)
         write_rows(report, columns, count, rate);
-    fputs("</table></div>\n<p class=\"note\">Mean ± standard deviation over seeds. Bytes are those of all ranks "
-          "together.</p>\n",
+    fputs("</table></div>\n<p class=\"note\">Mean ± standard deviation over seeds. Figures of quality are means of the "
+          "groups’ own models, but for those of the final model, which is the best group’s or the mean of all. Bytes "
+          "are those of all ranks together.</p>\n",
           report->out);
 }
 
@@ -263,8 +276,10 @@ static cod_status add_plot(cod_report *report, size_t rate)
                                 .rows = rows,
                                 .row_count = used,
                                 .series_count = 1};
-    return cod_report_add_mark_plot(report, &plot, cod_report_file_name(report, "quality", rate),
-                                    "Mean ± one standard deviation; small dots: the seeds.");
+    return cod_report_add_mark_plot(
+        report, &plot, cod_report_file_name(report, "quality", rate),
+        "Mean of the groups’ own models ± one standard deviation over seeds; small dots: the "
+        "seeds.");
 }
 
 cod_status cod_report_arms(cod_report *report)

@@ -197,9 +197,10 @@ static cod_status add_plot(cod_report *report, size_t rate, cod_curve_axis axis,
     const char *what = axis == COD_CURVE_TIME ? "time in steps, " : axis == COD_CURVE_BYTES ? "between groups, " : "";
     const cod_line_plot plot = {.title = cod_report_text(report, "%s%s", title, cod_report_rate_suffix(report, rate)),
                                 .x_label = cod_report_text(report, "%s%s", what, unit.unit),
-                                .y_label = metric->unit[0] != '\0'
-                                               ? cod_report_text(report, "quality on validation data, %s", metric->unit)
-                                               : "quality on validation data",
+                                .y_label =
+                                    metric->unit[0] != '\0'
+                                        ? cod_report_text(report, "validation data, mean of groups, %s", metric->unit)
+                                        : "validation data, mean of groups",
                                 .lines = lines,
                                 .count = count,
                                 .x_log = logarithmic,

@@ -135,6 +135,7 @@ static cod_status read_run(cod_report_data *data, const cod_json_value *value, c
                             .trained_s = get_number(value, "trained_s"),
                             .core_s = get_number(value, "core_s"),
                             .quality = get_number(value, "quality"),
+                            .final_quality = get_number(value, "final_quality"),
                             .bytes_inside = get_number(bytes, "inside"),
                             .bytes_between = get_number(bytes, "between"),
                             .metrics = cod_json_kind_of(metrics) == COD_JSON_OBJECT ? metrics : NULL};

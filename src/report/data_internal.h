@@ -35,7 +35,8 @@ typedef struct cod_report_run {
     size_t rate;   /**< index into cod_report_data.rates */
     bool finished; /**< the run has finished and counts */
     const char *state, *message, *folder;
-    double steps, samples, wall_s, trained_s, core_s, quality, bytes_inside, bytes_between;
+    double steps, samples, wall_s, trained_s, core_s, bytes_inside, bytes_between;
+    double quality, final_quality; /**< the mean of the groups' own models, and the model that training gave */
     double step_ms[COD_STEP_PARTS];
     const cod_json_value *metrics; /**< object, or NULL */
     cod_report_point *curve;       /**< [curve_count], by step */

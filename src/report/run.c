@@ -135,7 +135,7 @@ static cod_status write_quality(cod_report *report)
         {"lpips", "LPIPS", "lower is better", number_of, false},
         {"accuracy", "Accuracy", "%", number_of, false},
         {"cross_entropy", "Cross-entropy", "nats", number_of, false},
-        {"calibration_error", "Calibration error", "%", number_of, false},
+        {"calibration_error", "Calibration error", "each group's own, %", number_of, false},
     };
     return add_plots(report, plots, sizeof plots / sizeof plots[0], "Quality on held-out data", NULL);
 }

@@ -62,7 +62,8 @@ def arms(bench):
     check("left" in result.err.split("== c-single_long-seed1 (2 of 14)")[1].splitlines()[0], "no time left", result)
     table = list(csv.DictReader(bench.read("runs", "c-compare", "compare.csv").decode().splitlines()))
     check([(row["arm"], row["seed"]) for row in table] == [(arm["name"], str(run["seed"])) for arm in found["arms"] for run in arm["runs"]], f"{table}")
-    check(all(abs(float(row["accuracy"]) - run["quality"]) < 1e-6 for row, run in
+    check("final accuracy" in result.out and "groups' accuracy" in result.out, "two figures of one name", result)
+    check(all(abs(float(row["groups_mean_accuracy"]) - run["quality"]) < 1e-6 and abs(float(row["final_accuracy"]) - run["final_quality"]) < 1e-6 for row, run in
               zip(table, (run for arm in found["arms"] for run in arm["runs"]))), f"{table}")
     check(all(f"<b>{name}</b>" in page for name in listed) and "the report: runs/c-compare/report.html" in result.out, "the report", result)
     check([arm["name"] for arm in found["arms"]] == listed and found["baseline"] == "sharing", f"{found['arms']}", result)
