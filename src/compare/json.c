@@ -41,25 +41,11 @@ static void write_budget(const cod_comparison *c, cod_json *json)
     cod_json_close(json);
 }
 
-/** "AMD EPYC 9004, 2 processors" */
 static void write_machine(cod_json *json)
 {
     const cod_processors allowed = cod_processors_allowed();
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    char *line = NULL, text[256], name[160] = "unknown processor";
-    size_t capacity = 0;
-    while (file != NULL && getline(&line, &capacity, file) > 0) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
-            snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
-            break;
-        }
-    }
-    free(line);
-    if (file != NULL)
-        fclose(file);
-    const int count = cod_processors_count(&allowed);
-    snprintf(text, sizeof text, "%s, %d processor%s", name, count, count == 1 ? "" : "s");
+    char text[256];
+    cod_processors_describe(cod_processors_count(&allowed), text, sizeof text);
     cod_json_string(json, "machine", text);
 }
 

@@ -234,3 +234,21 @@ int cod_usable_threads(void)
     const int threads = cores < quota ? cores : quota;
     return threads > 1 ? threads : 1;
 }
+
+void cod_processors_describe(int count, char *text, size_t bytes)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char *line = NULL, name[160] = "unknown processor";
+    size_t capacity = 0;
+    while (file != NULL && getline(&line, &capacity, file) > 0) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 1, "\n") - 1, colon + 2);
+            break;
+        }
+    }
+    free(line);
+    if (file != NULL)
+        fclose(file);
+    snprintf(text, bytes, "%s, %d processor%s", name, count, count == 1 ? "" : "s");
+}

@@ -35,6 +35,9 @@ void cod_processors_format(const cod_processors *set, char *text, size_t bytes);
  */
 bool cod_processors_parse(const char *text, cod_processors *set);
 
+/** "AMD EPYC 9R14, 2 processors": what the system calls this machine's processors, and `count` of them. */
+void cod_processors_describe(int count, char *text, size_t bytes);
+
 /** The processors on which the calling thread may run; empty if the system does not say. */
 cod_processors cod_processors_allowed(void);
 /**

@@ -80,6 +80,17 @@ cod_status trainer_evaluate(const trainer_evaluator *evaluator, const cod_train_
     return evaluate(evaluator, context, what, mean);
 }
 
+cod_status trainer_measure_baseline(trainer_evaluator *evaluator, const cod_train_context *context, int64_t limit)
+{
+    cod_train_task *task = evaluator->task;
+    const size_t size = task->sizes[COD_SPLIT_VAL], count = limit > 0 && (size_t)limit < size ? (size_t)limit : size;
+    if (cod_comm_rank(context->comm) != 0 || count == evaluator->baseline_count)
+        return COD_OK;
+    COD_TRY(task->kind->measure_baseline(task, COD_SPLIT_VAL, (int64_t)count, &evaluator->baseline));
+    evaluator->baseline_count = count;
+    return COD_OK;
+}
+
 cod_status trainer_validate(trainer_evaluator *evaluator, const cod_train_context *context, int64_t limit, bool usable,
                             cod_task_quality *mean)
 {
@@ -93,6 +104,7 @@ cod_status trainer_validate(trainer_evaluator *evaluator, const cod_train_contex
                                            .predictions = config->eval.predictions},
                      mean));
     evaluator->last = *mean;
+    COD_TRY(trainer_measure_baseline(evaluator, context, limit));
     if (!usable || cod_task_compare(evaluator->task->kind, mean, &evaluator->best) <= 0)
         return COD_OK;
     evaluator->best = *mean;

@@ -12,6 +12,8 @@ typedef struct trainer_evaluator {
     const char *folder, *checkpoints; /**< of the run */
     cod_model model;                  /**< only the recipe's model; made when it is first evaluated */
     cod_weights weights;              /**< its weights or their moving average, for evaluating and saving */
+    cod_task_quality baseline;        /**< the trivial baseline's on the first `baseline_count` validation items */
+    size_t baseline_count;            /**< 0 = not measured */
     cod_task_quality best, last;      /**< last: of the step that is recorded next; unknown if it was not evaluated */
 } trainer_evaluator;
 
@@ -26,6 +28,12 @@ void trainer_evaluator_clear(trainer_evaluator *evaluator);
  */
 COD_MUST_CHECK cod_status trainer_validate(trainer_evaluator *evaluator, const cod_train_context *context,
                                            int64_t limit, bool usable, cod_task_quality *mean);
+/**
+ * Measures the trivial baseline on at most `limit` validation items (0 = all), unless it was measured on them before,
+ * once in a job: all groups have the same items. To be called after trainer_validate(), which does so itself.
+ */
+COD_MUST_CHECK cod_status trainer_measure_baseline(trainer_evaluator *evaluator, const cod_train_context *context,
+                                                   int64_t limit);
 /**
  * Evaluates the evaluator's weights on all items.
  *

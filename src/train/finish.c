@@ -1,5 +1,6 @@
 /* The end of a run: each group's model, the best of them or their mean, and summary.json. */
 #include "core/log.h"
+#include "core/processors.h"
 #include "infer/model_file.h"
 #include "train/closing_internal.h"
 
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void group_model_path(const trainer *t, int group, char path[4096])
 {
@@ -44,8 +46,9 @@ static cod_status evaluate_group(trainer *t, closing *out)
         COD_TRY(trainer_validate(&t->evaluator, &t->context, 0, true, &out->held_out));
         COD_TRY(trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_TEST, true, &out->test));
     }
-    if (cod_comm_rank(t->context.comm) == 0 && t->task->sizes[COD_SPLIT_VAL] > 0) /* the same in all groups */
-        COD_TRY(t->task->kind->measure_baseline(t->task, COD_SPLIT_VAL, &out->baseline));
+    COD_TRY(trainer_measure_baseline(&t->evaluator, &t->context, 0));
+    if (t->evaluator.baseline_count > 0)
+        out->baseline = t->evaluator.baseline.values[0];
     out->resumed_from = (double)t->first_step;
     out->parameters = (double)t->session.weights.sets[0].range.count;
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
@@ -326,6 +329,8 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
     const int first_size = cod_group_members_of(t->group, 0).size;
     double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0;
+    char machine[256];
+    cod_processors_describe((int)sysconf(_SC_NPROCESSORS_ONLN), machine, sizeof machine);
     for (int g = 0; g < groups && config->only_group < 0; g++)
         elapsed = fmax(elapsed, all[g].elapsed_s);
     for (int g = 0; g < groups; g++) {
@@ -360,6 +365,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
                          ((first_size - trainer_servers(t)) / trainer_stages(t)));
     cod_json_string(&json, "precision", cod_dtype_name(session->activation));
     cod_json_string(&json, "device", session->backend->describe(session->device));
+    cod_json_string(&json, "machine", machine);
     cod_json_number(&json, "wall_s", wall);
     cod_json_number(&json, "core_s", core);
     cod_json_number(&json, "step_ms_median", all[0].totals[TOTAL_STEP_MS]);
@@ -404,6 +410,32 @@ static cod_status read_closings(const trainer *t, closing *all, char missing[256
     return COD_OK;
 }
 
+static cod_status write_crops(const trainer *t)
+{
+    char model[4096], path[4096], *text = NULL;
+    cod_json json = {.indent = 2};
+    snprintf(model, sizeof model, "%s/final.safetensors", t->folder);
+    snprintf(path, sizeof path, "%s/crops.json", t->folder);
+    cod_json_open(&json, NULL, '{');
+    cod_status status = t->task->kind->show(t->task, model, t->folder, &json);
+    cod_json_close(&json);
+    if (status != COD_OK) {
+        cod_json_clear(&json);
+        return status;
+    }
+    COD_TRY(cod_json_end(&json, &text));
+    status = cod_file_write(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/** crops.json: parts of held-out pictures for the run's page, without which the run is complete, too. */
+static void show_final(const trainer *t)
+{
+    if (t->task->kind->show != NULL && t->task->sizes[COD_SPLIT_VAL] > 0 && write_crops(t) != COD_OK)
+        cod_log_warn("the run's page lacks parts of held-out pictures: %s", cod_error_message());
+}
+
 /** "26.31 dB on the held-out pictures, bicubic 25.90 dB" */
 static void tell_quality(const trainer *t, const final_model *final, double baseline)
 {
@@ -439,6 +471,7 @@ static cod_status finish_run(trainer *t, closing *all)
     COD_TRY(choose_final(t, all, &final));
     if (final.is[0] == '\0')
         return COD_OK; /* each group says why */
+    show_final(t);
     COD_TRY(write_summary(t, all, &final));
     tell_quality(t, &final, all[0].baseline);
     return COD_OK;

@@ -67,6 +67,19 @@ static cod_status read_peers(const trainer *t, cod_peer_stats **peers, size_t *c
     return COD_OK;
 }
 
+/** The trivial baseline's figures, such as bicubic_psnr_y, on the items that the model is evaluated on at this step. */
+static void add_baselines(const trainer_evaluator *evaluator, cod_metrics_number *more, size_t *count)
+{
+    const cod_train_task_kind *kind = evaluator->task->kind;
+    for (int i = 0; i < kind->figure_count && evaluator->baseline_count > 0; i++) {
+        if (isnan(evaluator->last.values[i]) || isnan(evaluator->baseline.values[i]))
+            continue;
+        cod_metrics_number *number = &more[(*count)++];
+        snprintf(number->key, sizeof number->key, "%s", kind->figures[i].baseline);
+        number->value = evaluator->baseline.values[i];
+    }
+}
+
 /**
  * The losses, figures and rates of a recipe of several, each by its name, and which guards are out.
  *
@@ -76,7 +89,7 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
 {
     const cod_recipe *recipe = &t->session.recipe;
     *count = 0;
-    *more = calloc(t->losses.count + COD_GRAPH_MAX_SETS + recipe->guard_count, sizeof **more);
+    *more = calloc(t->losses.count + COD_GRAPH_MAX_SETS + recipe->guard_count + COD_TASK_MAX_FIGURES, sizeof **more);
     COD_REQUIRE_MEMORY(*more);
     for (size_t i = 0; i < t->losses.count && t->losses.count > 1; i++) {
         const trainer_loss *loss = &t->losses.items[i];
@@ -96,6 +109,7 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
         snprintf(number->key, sizeof number->key, "guard.%s", recipe->guards[i].name);
         number->value = t->guards.since[i] > 0;
     }
+    add_baselines(&t->evaluator, *more, count);
     return COD_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "data/placement.h"
 #include "data/samples.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "train/config.h"
 #include "train/strategy.h"
@@ -67,8 +68,15 @@ typedef struct cod_train_task_kind {
     /** Prepares to evaluate a model with `weights`, which are read at each call of evaluate(); both are borrowed. */
     cod_status (*attach)(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation);
     cod_status (*evaluate)(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean);
-    /** The baseline's first figure on the split; after attach(). */
-    cod_status (*measure_baseline)(cod_train_task *task, cod_split split, double *value);
+    /**
+     * The baseline's figures, NaN where they have no key, on the split's first `limit` items (0 = all); after attach().
+     */
+    cod_status (*measure_baseline)(cod_train_task *task, cod_split split, int64_t limit, cod_task_quality *mean);
+    /**
+     * Writes what the model file `model` makes of a few held-out items to FOLDER/crops, and "crops" (infer/closeup.h);
+     * NULL = items are no pictures; after attach().
+     */
+    cod_status (*show)(cod_train_task *task, const char *model, const char *folder, cod_json *json);
     void (*close)(cod_train_task *task);
 } cod_train_task_kind;
 

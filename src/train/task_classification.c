@@ -91,10 +91,11 @@ static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what
 }
 
 /** Always to say the most frequent class. */
-static cod_status measure_baseline(cod_train_task *task, cod_split split, double *value)
+static cod_status measure_baseline(cod_train_task *task, cod_split split, int64_t limit, cod_task_quality *mean)
 {
     const classification *c = (const classification *)task;
-    const size_t classes = cod_labelled_classes(c->data), size = cod_labelled_size(c->data, split);
+    const size_t classes = cod_labelled_classes(c->data), all = cod_labelled_size(c->data, split);
+    const size_t size = limit > 0 && (size_t)limit < all ? (size_t)limit : all;
     size_t *counts = calloc(classes, sizeof *counts), most = 0;
     COD_REQUIRE_MEMORY(counts);
     for (size_t i = 0; i < size; i++) {
@@ -102,7 +103,8 @@ static cod_status measure_baseline(cod_train_task *task, cod_split split, double
         most = count > most ? count : most;
     }
     free(counts);
-    *value = 100.0 * (double)most / (double)size;
+    *mean = cod_task_quality_unknown();
+    mean->values[0] = 100.0 * (double)most / (double)size;
     return COD_OK;
 }
 

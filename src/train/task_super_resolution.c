@@ -2,6 +2,7 @@
 #include "core/log.h"
 #include "data/crops.h"
 #include "data/staged.h"
+#include "infer/closeup.h"
 #include "infer/evaluate.h"
 #include "io/file.h"
 #include "train/metrics.h"
@@ -21,6 +22,9 @@ typedef struct super_resolution {
     cod_degrader *degrader;   /**< NULL = low pictures are the data set's */
     cod_degrader *validator;  /**< with eval.degraded: of whole pictures, apart from the loader's small ones */
     cod_upscaler *upscaler, *bicubic;
+    const cod_backend *backend; /**< that the upscaler is on, with the next two */
+    cod_device *device;
+    cod_precision precision;
     const cod_eval_options *eval;
     cod_metrics_options metrics; /**< with the next three */
     cod_niqe_model niqe;
@@ -115,6 +119,7 @@ static cod_status attach(cod_train_task *task, const cod_model *model, cod_weigh
     super_resolution *s = (super_resolution *)task;
     const cod_upscaler_options options = {.precision = activation == COD_BF16 ? COD_PRECISION_BF16 : COD_PRECISION_F32};
     COD_TRY(cod_upscaler_create(model, weights, &options, &s->upscaler));
+    s->backend = weights->backend, s->device = weights->device, s->precision = options.precision;
     COD_TRY(cod_upscaler_create_bicubic(cod_dataset_scale(s->data), &s->bicubic));
     return open_metrics(s, weights);
 }
@@ -225,10 +230,8 @@ typedef struct eval_work {
     cod_evaluated *results;
 } eval_work;
 
-static cod_status read_picture(void *context, size_t index)
+static cod_status read_item(const eval_work *w, size_t index, eval_item *item)
 {
-    const eval_work *w = context;
-    eval_item *item = &w->items[index];
     const int scale = cod_dataset_scale(w->s->data);
     COD_TRY(cod_dataset_read(w->s->data, w->split, index, &item->pair));
     const cod_pair *pair = &item->pair;
@@ -239,6 +242,12 @@ static cod_status read_picture(void *context, size_t index)
                               .bits = 8,
                               .pixels = (void *)(uintptr_t)pair->high};
     return COD_OK;
+}
+
+static cod_status read_picture(void *context, size_t index)
+{
+    const eval_work *w = context;
+    return read_item(w, index, &w->items[index]);
 }
 
 static cod_status upscale_picture(void *context, size_t index)
@@ -330,16 +339,68 @@ static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what
     return COD_OK;
 }
 
-static cod_status measure_baseline(cod_train_task *task, cod_split split, double *value)
+static cod_status measure_baseline(cod_train_task *task, cod_split split, int64_t limit, cod_task_quality *mean)
 {
     super_resolution *s = (super_resolution *)task;
-    const size_t count = s->base.sizes[split];
+    const size_t available = s->base.sizes[split];
+    const size_t count = limit > 0 && (size_t)limit < available ? (size_t)limit : available;
     eval_work work = {.s = s, .upscaler = s->bicubic, .split = split};
-    cod_task_quality mean = cod_task_quality_unknown();
-    if (count > 0)
-        COD_TRY(evaluate_pictures(&work, count, &mean));
-    *value = mean.values[0];
+    *mean = cod_task_quality_unknown();
+    if (count > 0 && s->bicubic != NULL) /* NULL: the model has diverged before it was evaluated */
+        COD_TRY(evaluate_pictures(&work, count, mean));
+    for (int i = 0; i < s->base.kind->figure_count; i++)
+        if (s->base.kind->figures[i].baseline == NULL)
+            mean->values[i] = NAN;
     return COD_OK;
+}
+
+static cod_status show_picture(const eval_work *w, size_t index, size_t number, const char *folder, cod_json *json)
+{
+    char name[32];
+    cod_closeup closeup;
+    cod_closeup_list list;
+    const eval_item *item = &w->items[0];
+    snprintf(name, sizeof name, "crops/%zu", number);
+    cod_status status =
+        cod_closeup_cut(&item->low, &item->truth, cod_dataset_scale(w->s->data), COD_CLOSEUP_SIDE, &closeup);
+    COD_THEN(status,
+             cod_closeup_begin(&closeup, cod_dataset_name(w->s->data, w->split, index), folder, name, json, &list));
+    COD_THEN(status, cod_closeup_add(&list, w->upscaler, "ours"));
+    COD_THEN(status, cod_closeup_end(&list));
+    cod_closeup_clear(&closeup);
+    return status;
+}
+
+/** A few pictures, evenly spread over the held-out ones. */
+static cod_status show_pictures(super_resolution *s, cod_upscaler *upscaler, const char *folder, cod_json *json)
+{
+    const size_t held = s->base.sizes[COD_SPLIT_VAL], count = held < COD_CLOSEUPS ? held : COD_CLOSEUPS;
+    for (size_t i = 0; i < count; i++) {
+        const size_t index = i * held / count;
+        eval_item item = {0};
+        eval_work work = {.s = s, .upscaler = upscaler, .split = COD_SPLIT_VAL, .items = &item};
+        cod_status status = read_item(&work, index, &item);
+        COD_THEN(status, show_picture(&work, index, i, folder, json));
+        clear_picture(&item);
+        COD_TRY(status);
+    }
+    return COD_OK;
+}
+
+static cod_status show(cod_train_task *task, const char *model, const char *folder, cod_json *json)
+{
+    super_resolution *s = (super_resolution *)task;
+    const cod_upscaler_options options = {.precision = s->precision};
+    cod_upscaler *upscaler = NULL;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/crops", folder);
+    COD_TRY(cod_folder_create(path));
+    COD_TRY(cod_upscaler_open(model, s->backend, s->device, &options, &upscaler));
+    cod_json_open(json, "crops", '[');
+    const cod_status status = show_pictures(s, upscaler, folder, json);
+    cod_json_close(json);
+    cod_upscaler_destroy(upscaler);
+    return status;
 }
 
 const cod_train_task_kind cod_task_super_resolution = {
@@ -375,5 +436,6 @@ const cod_train_task_kind cod_task_super_resolution = {
     .attach = attach,
     .evaluate = evaluate,
     .measure_baseline = measure_baseline,
+    .show = show,
     .close = close_task,
 };

@@ -444,15 +444,16 @@ def pictures(bench):
     result = bench.done("compare", "p.yaml", "cluster.groups=2", "train.steps=20", "eval.every=10")
     found = report(bench, "t")
     check(found["metric"]["name"] == "psnr_y" and found["metric"]["unit"] == "dB" and "churn" not in found, f"{found['metric']}", result)
-    check(len(found["crops"]) == 1 and [image["label"] for image in found["crops"][0]["images"]] == ["truth", "bicubic", "single", "pair"],
+    check(len(found["crops"]) == 1 and [image["label"] for image in found["crops"][0]["images"]] == ["low", "bicubic", "single", "pair", "truth"],
           f"{found['crops']}", result)
-    truth = None
-    for image in found["crops"][0]["images"]:
+    size, images = found["crops"][0]["size"], found["crops"][0]["images"]
+    truth = unfiltered(bench.read("runs", "t-compare", images[-1]["png"]))
+    for image in images:
         data = bench.read("runs", "t-compare", image["png"])
-        check(list(struct.unpack(">II", data[16:24])) == found["crops"][0]["size"], f"{image}", result)
-        check((image["label"] == "truth") != (image.get("psnr", 0) > 5), f"{image}", result)
-        truth = truth or unfiltered(data)
-        check(image["label"] == "truth" or abs(image["psnr"] - psnr(unfiltered(data), truth)) < 1e-9, f"{image}", result)
+        scale = 4 if image["label"] == "low" else 1
+        check(list(struct.unpack(">II", data[16:24])) == [side // scale for side in size], f"{image}", result)
+        check((image["label"] in ("low", "truth")) != (image.get("psnr", 0) > 5), f"{image}", result)
+        check("psnr" not in image or abs(image["psnr"] - psnr(unfiltered(data), truth)) < 1e-9, f"{image}", result)
     check("disagreement" not in found["arms"][1]["runs"][0] and "reliability" not in found["arms"][0]["runs"][0], "of classes", result)
 
 
