@@ -9,6 +9,7 @@
 
 enum {
     MAX_PNG_BYTES = 1 << 24,
+    MOST_SIDE = 4096,
     WIDE = 200,
     NARROW = 160
 }; /* pixels that a crop should take on a desktop and on a phone */
@@ -26,7 +27,7 @@ static cod_status read_size(const unsigned char *data, size_t bytes, unsigned lo
         return cod_fail(COD_ERR_FORMAT, "no PNG");
     *width = big_endian(data + 16);
     *height = big_endian(data + 20);
-    if (*width == 0 || *height == 0 || *width > 4096 || *height > 4096)
+    if (*width == 0 || *height == 0 || *width > MOST_SIDE || *height > MOST_SIDE)
         return cod_fail(COD_ERR_FORMAT, "%lu x %lu pixels", *width, *height);
     return COD_OK;
 }
@@ -42,7 +43,12 @@ static unsigned long whole_scale(unsigned long pixels, unsigned long wanted)
     return pixels < wanted ? wanted / pixels : 1;
 }
 
-static cod_status embed(cod_report *report, const char *name, const char *label)
+/** The size at which all versions of a crop are shown, before they are scaled. Zeroed = each at its own. */
+typedef struct shown_size {
+    unsigned long width, height;
+} shown_size;
+
+static cod_status embed(cod_report *report, const char *name, const char *label, shown_size shown)
 {
     void *data = NULL;
     size_t bytes = 0;
@@ -54,9 +60,11 @@ static cod_status embed(cod_report *report, const char *name, const char *label)
     COD_TRY(cod_file_read(path, MAX_PNG_BYTES, &data, &bytes));
     const cod_status status = read_size(data, bytes, &width, &height);
     if (status == COD_OK) {
-        fprintf(report->out,
-                "<img style=\"--w:%lu;--h:%lu;--wide:%lu;--narrow:%lu\" width=\"%lu\" height=\"%lu\" alt=\"", width,
-                height, whole_scale(width, WIDE), whole_scale(width, NARROW), width, height);
+        if (shown.width == 0)
+            shown = (shown_size){width, height};
+        fprintf(
+            report->out, "<img style=\"--w:%lu;--h:%lu;--wide:%lu;--narrow:%lu\" width=\"%lu\" height=\"%lu\" alt=\"",
+            shown.width, shown.height, whole_scale(shown.width, WIDE), whole_scale(shown.width, NARROW), width, height);
         cod_markup(report->out, label);
         fputs("\" src=\"data:image/png;base64,", report->out);
         cod_markup_base64(report->out, data, bytes);
@@ -66,21 +74,35 @@ static cod_status embed(cod_report *report, const char *name, const char *label)
     return status;
 }
 
-void cod_report_embed(cod_report *report, const char *name, const char *label)
+static void embed_or_say(cod_report *report, const char *name, const char *label, shown_size shown)
 {
-    if (embed(report, name, label) == COD_OK)
+    if (embed(report, name, label, shown) == COD_OK)
         return;
     fputs("<p class=\"warning\">The picture is missing: ", report->out);
     cod_markup(report->out, cod_error_message());
     fputs("</p>", report->out);
 }
 
-static void write_image(cod_report *report, const cod_json_value *image)
+void cod_report_embed(cod_report *report, const char *name, const char *label)
+{
+    embed_or_say(report, name, label, (shown_size){0});
+}
+
+/** The "size" of a crop, to which its small version is enlarged. */
+static shown_size read_shown_size(const cod_json_value *crop)
+{
+    const cod_json_value *width = cod_json_first(cod_json_get(crop, "size"));
+    const double w = cod_json_get_number(width, 0), h = cod_json_get_number(cod_json_next(width), 0);
+    const bool usable = w >= 1 && w <= MOST_SIDE && h >= 1 && h <= MOST_SIDE;
+    return usable ? (shown_size){(unsigned long)w, (unsigned long)h} : (shown_size){0};
+}
+
+static void write_image(cod_report *report, const cod_json_value *image, shown_size shown)
 {
     const char *label = cod_json_get_string(cod_json_get(image, "label"), "");
     const double psnr = cod_json_get_number(cod_json_get(image, "psnr"), NAN);
     fputs("<figure class=\"crop\">", report->out);
-    cod_report_embed(report, cod_json_get_string(cod_json_get(image, "png"), ""), label);
+    embed_or_say(report, cod_json_get_string(cod_json_get(image, "png"), ""), label, shown);
     fputs("<figcaption>", report->out);
     cod_markup(report->out, label);
     if (!isnan(psnr))
@@ -88,24 +110,27 @@ static void write_image(cod_report *report, const cod_json_value *image)
     fputs("</figcaption></figure>\n", report->out);
 }
 
-cod_status cod_report_crops(cod_report *report)
+void cod_report_write_crops(cod_report *report, const cod_json_value *crops, const char *heading, const char *note)
 {
-    const cod_json_value *crops = cod_json_get(report->data->document, "crops");
     if (cod_json_count(crops) == 0)
-        return COD_OK;
-    fputs("<section id=\"crops\">\n<h2>Pictures</h2>\n<p class=\"note\">The same crop from each arm, each pixel shown "
-          "as a "
-          "square; PSNR of the crop, higher is closer to the truth.</p>\n",
-          report->out);
+        return;
+    fprintf(report->out, "<section id=\"crops\">\n<h2>%s</h2>\n<p class=\"note\">%s</p>\n", heading, note);
     for (const cod_json_value *crop = cod_json_first(crops); crop != NULL; crop = cod_json_next(crop)) {
         fputs("<h3>", report->out);
         cod_markup(report->out, cod_json_get_string(cod_json_get(crop, "title"), "(no title)"));
         fputs("</h3>\n<div class=\"crops\">\n", report->out);
         const cod_json_value *images = cod_json_get(crop, "images");
         for (const cod_json_value *image = cod_json_first(images); image != NULL; image = cod_json_next(image))
-            write_image(report, image);
+            write_image(report, image, read_shown_size(crop));
         fputs("</div>\n", report->out);
     }
     fputs("</section>\n", report->out);
+}
+
+cod_status cod_report_crops(cod_report *report)
+{
+    cod_report_write_crops(report, cod_json_get(report->data->document, "crops"), "Pictures",
+                           "The same crop from each arm, each pixel shown as a square; PSNR of the crop, higher is "
+                           "closer to the truth.");
     return COD_OK;
 }

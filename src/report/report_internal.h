@@ -96,6 +96,11 @@ COD_MUST_CHECK cod_status cod_report_costs(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_agreement(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_crops(cod_report *report);
 COD_MUST_CHECK cod_status cod_report_failures(cod_report *report);
+/**
+ * Writes a section with the pictures of "crops" (infer/closeup.h), or nothing if there are none. @param heading, note
+ * HTML
+ */
+void cod_report_write_crops(cod_report *report, const cod_json_value *crops, const char *heading, const char *note);
 
 /** A factor that makes numbers handy, and the resulting unit. */
 typedef struct cod_scaling {

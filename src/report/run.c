@@ -19,6 +19,7 @@ typedef struct plot {
     const char *key, *title, *y_label;
     reader read;
     bool of_peers;
+    const char *baseline, *baseline_name; /**< key of a line for all groups, and its name; NULL = none */
 } plot;
 
 static double number_of(const cod_json_value *row, const cod_json_value *peer, const char *key)
@@ -78,6 +79,42 @@ static cod_status add_line(cod_report *report, const plot *p, const cod_run_grou
 }
 
 /**
+ * Adds what the trivial baseline reaches on the same held-out data, from the first step on: the rows of one group have
+ * it; those of older runs do not, but their summary does.
+ */
+static cod_status add_baseline(cod_report *report, const plot *p, cod_line *lines, size_t *count)
+{
+    const cod_run_data *run = report->run;
+    const cod_run_group *group = NULL;
+    size_t rows = 0, points = 0;
+    for (size_t i = 0; i < run->group_count; i++)
+        rows = run->groups[i].count > rows ? run->groups[i].count : rows;
+    double *x = cod_arena_alloc(report->arena, 2 * (rows + 2) * sizeof *x), *y = x + rows + 2;
+    COD_REQUIRE_MEMORY(x);
+    for (size_t i = 0; i < run->group_count && points == 0; i++) {
+        group = &run->groups[i];
+        for (size_t k = 0; k < group->count; k++) {
+            const double value = number_of(group->rows[k], NULL, p->baseline);
+            if (!(fabs(value) < 1e18))
+                continue;
+            if (points == 0)
+                x[points] = 0, y[points++] = value;
+            x[points] = number_of(group->rows[k], NULL, "step");
+            y[points++] = value;
+        }
+    }
+    const double end = cod_run_number(run, "steps"), value = cod_run_number(run, p->baseline);
+    if (points == 0 && !isnan(value) && end > 0) {
+        x[0] = 0, x[1] = end;
+        y[0] = y[1] = value;
+        points = 2;
+    }
+    if (points > 0)
+        lines[(*count)++] = (cod_line){.name = p->baseline_name, .style = *count, .count = points, .x = x, .y = y};
+    return COD_OK;
+}
+
+/**
  * A plot, or nothing where no row has its number.
  *
  * @param[in,out] any  whether the section has one; the first opens it
@@ -85,7 +122,7 @@ static cod_status add_line(cod_report *report, const plot *p, const cod_run_grou
 static cod_status add_plot(cod_report *report, const plot *p, const char *section, const char *note, bool *any)
 {
     const cod_run_data *run = report->run;
-    cod_line lines[MOST_LINES];
+    cod_line lines[MOST_LINES + 1];
     size_t count = 0;
     for (size_t i = 0; i < run->group_count; i++) {
         for (size_t k = 0; p->of_peers && k < run->group_count; k++)
@@ -96,6 +133,8 @@ static cod_status add_plot(cod_report *report, const plot *p, const char *sectio
     }
     if (count == 0)
         return COD_OK;
+    if (p->baseline != NULL)
+        COD_TRY(add_baseline(report, p, lines, &count));
     if (!*any) {
         fprintf(report->out, "<section>\n<h2>%s</h2>\n", section);
         if (note != NULL)
@@ -127,23 +166,23 @@ static cod_status add_plots(cod_report *report, const plot *plots, size_t count,
 
 static cod_status write_quality(cod_report *report)
 {
-    static const plot plots[] = {
-        {"psnr_y", "PSNR of the Y channel", "dB", number_of, false},
-        {"ssim_y", "SSIM of the Y channel", "1 is best", number_of, false},
-        {"niqe", "NIQE", "lower is better", number_of, false},
-        {"pi", "Perceptual index", "lower is better", number_of, false},
-        {"lpips", "LPIPS", "lower is better", number_of, false},
-        {"accuracy", "Accuracy", "%", number_of, false},
-        {"cross_entropy", "Cross-entropy", "nats", number_of, false},
-        {"calibration_error", "Calibration error", "each group's own, %", number_of, false},
-    };
-    return add_plots(report, plots, sizeof plots / sizeof plots[0], "Quality on held-out data", NULL);
+    static const char note[] =
+        "Evaluations on the way may be of fewer held-out items than that at the end; the line of "
+        "bicubic interpolation, or of the most frequent class, is on the same ones.";
+    plot *plots = cod_arena_alloc(report->arena, cod_run_figure_count * sizeof *plots);
+    COD_REQUIRE_MEMORY(plots);
+    for (size_t i = 0; i < cod_run_figure_count; i++) {
+        const cod_run_figure *f = &cod_run_figures[i];
+        plots[i] = (plot){f->key, f->title, f->y_label, number_of, false, f->baseline, f->baseline_name};
+    }
+    return add_plots(report, plots, cod_run_figure_count, "Quality on held-out data", note);
 }
 
 /** The losses of a recipe that has several, by the keys "loss.NAME" of a row; or else its only loss. */
 static cod_status write_losses(cod_report *report)
 {
-    plot plots[MOST_LOSSES + 1] = {{"task_loss", "Loss of the task", "mean since the row before", number_of, false}};
+    plot plots[MOST_LOSSES + 1] = {
+        {"task_loss", "Loss of the task", "mean since the row before", number_of, false, NULL, NULL}};
     const cod_run_group *first = &report->run->groups[0];
     size_t count = 0;
     const cod_json_value *row = first->count > 0 ? first->rows[first->count - 1] : NULL;
@@ -151,8 +190,9 @@ static cod_status write_losses(cod_report *report)
         const char *key = cod_json_key(v);
         if (key == NULL || strncmp(key, "loss.", 5) != 0)
             continue;
-        plots[count++] =
-            (plot){key, cod_report_text(report, "Loss: %s", key + 5), "mean since the row before", number_of, false};
+        plots[count++] = (plot){
+            key, cod_report_text(report, "Loss: %s", key + 5), "mean since the row before", number_of, false, NULL,
+            NULL};
     }
     return add_plots(report, plots, count > 0 ? count : 1, "Losses", NULL);
 }
@@ -160,12 +200,12 @@ static cod_status write_losses(cod_report *report)
 static cod_status write_teachers(cod_report *report)
 {
     static const plot plots[] = {
-        {"staleness_steps", "Staleness", "steps behind; negative: ahead", number_of, true},
-        {"gain", "Gain", "student's loss less the teacher's", gain_of, true},
-        {"distill_loss", "Disagreement", "distance from the teachers' predictions", number_of, false},
-        {"weight", "Weight of each teacher's loss", "in the student's", number_of, true},
-        {"merges", "Merges", "of a peer's weights, so far", number_of, false},
-        {"intergroup_bytes", "Traffic between groups", "bytes so far", number_of, false},
+        {"staleness_steps", "Staleness", "steps behind; negative: ahead", number_of, true, NULL, NULL},
+        {"gain", "Gain", "student's loss less the teacher's", gain_of, true, NULL, NULL},
+        {"distill_loss", "Disagreement", "distance from the teachers' predictions", number_of, false, NULL, NULL},
+        {"weight", "Weight of each teacher's loss", "in the student's", number_of, true, NULL, NULL},
+        {"merges", "Merges", "of a peer's weights, so far", number_of, false, NULL, NULL},
+        {"intergroup_bytes", "Traffic between groups", "bytes so far", number_of, false, NULL, NULL},
     };
     static const char note[] = "\"Group 0 from 1\" is what group 0 learned from the checkpoints that it pulled from "
                                "group 1. Where the gain is above 0, the teacher was better than its student.";
@@ -175,9 +215,9 @@ static cod_status write_teachers(cod_report *report)
 static cod_status write_speed(cod_report *report)
 {
     static const plot plots[] = {
-        {"step_ms", "Time of a step", "ms", number_of, false},
-        {"images_per_s", "Throughput", "samples a second", number_of, false},
-        {"lr", "Learning rate", "", number_of, false},
+        {"step_ms", "Time of a step", "ms", number_of, false, NULL, NULL},
+        {"images_per_s", "Throughput", "samples a second", number_of, false, NULL, NULL},
+        {"lr", "Learning rate", "", number_of, false, NULL, NULL},
     };
     return add_plots(report, plots, sizeof plots / sizeof plots[0], "Speed and learning rate", NULL);
 }
@@ -189,7 +229,7 @@ static void write_pictures(cod_report *report)
     enum { STEP_LENGTH = sizeof "step-0000000" - 1 };
     if (names->count == 0)
         return;
-    fputs("<section>\n<h2>Pictures</h2>\n<p class=\"note\">Held-out pictures after the first "
+    fputs("<section>\n<h2>Pictures while training</h2>\n<p class=\"note\">Held-out pictures after the first "
           "and the latest evaluation, from left to right: the small one, bicubic, the model's, and the truth.</p>\n",
           report->out);
     for (size_t end = 0; end < 2; end++) {
@@ -210,16 +250,6 @@ static void write_pictures(cod_report *report)
     fputs("</section>\n", report->out);
 }
 
-static const char *text_of(const cod_run_data *run, const char *key)
-{
-    return cod_json_get_string(cod_json_get(run->summary, key), "");
-}
-
-static double figure_of(const cod_run_data *run, const char *key)
-{
-    return cod_json_get_number(cod_json_get(run->summary, key), NAN);
-}
-
 static double last_step(const cod_run_data *run)
 {
     double step = 0;
@@ -231,59 +261,44 @@ static double last_step(const cod_run_data *run)
     return step;
 }
 
-/** The result of the run, in one line. */
+/** How far the run has come, in one line. */
 static void write_state(cod_report *report)
 {
     const cod_run_data *run = report->run;
-    const char *figure = text_of(run, "figure"), *baseline = text_of(run, "baseline");
     if (run->summary == NULL) {
         fprintf(report->out, "<p class=\"about\">Not finished: step %.0f so far.</p>\n", last_step(run));
         return;
     }
-    fprintf(report->out, "<p class=\"about\">Finished after %.0f steps.", figure_of(run, "steps"));
-    if (!isnan(figure_of(run, figure))) {
+    fprintf(report->out, "<p class=\"about\">Finished after %.0f steps.", cod_run_number(run, "steps"));
+    if (cod_run_text(run, "final_is")[0] != '\0') {
         fputs(" final.safetensors is ", report->out);
-        cod_markup(report->out, text_of(run, "final_is"));
-        fputs(": ", report->out);
-        cod_markup(report->out, figure);
-        fprintf(report->out, " %s", cod_number_text(figure_of(run, figure), 3).text);
-        if (!isnan(figure_of(run, baseline)))
-            fprintf(report->out, ", baseline %s", cod_number_text(figure_of(run, baseline), 3).text);
+        cod_markup(report->out, cod_run_text(run, "final_is"));
         fputs(".", report->out);
     }
     fputs("</p>\n", report->out);
 }
 
-static void write_facts(cod_report *report)
+static void write_making(cod_report *report)
 {
     const cod_run_data *run = report->run;
-    const double parameters = figure_of(run, "parameters"), seconds = figure_of(run, "wall_s");
     fputs("<section>\n<h2>How it was made</h2>\n<dl>\n", report->out);
-    cod_report_fact(report, "Recipe", text_of(run, "recipe"));
-    cod_report_fact(report, "Strategy", text_of(run, "strategy"));
-    if (!isnan(parameters))
-        cod_report_fact(
-            report, "Model",
-            cod_report_text(report, "%s, %s weights", text_of(run, "model"), cod_number_text(parameters, 0).text));
-    if (run->summary != NULL)
-        cod_report_fact(report, "Groups",
-                        cod_report_text(report, "%.0f, with %.0f rank%s each", figure_of(run, "groups"),
-                                        figure_of(run, "ranks_per_group"),
-                                        figure_of(run, "ranks_per_group") > 1 ? "s" : ""));
-    cod_report_fact(report, "Device", text_of(run, "device"));
-    cod_report_fact(report, "Precision", text_of(run, "precision"));
-    if (!isnan(seconds))
-        cod_report_fact(report, "Time", cod_seconds_text(seconds).text);
-    cod_report_fact(report, "Codistill", text_of(run, "version"));
+    cod_report_fact(report, "Recipe", cod_run_text(run, "recipe"));
+    cod_report_fact(report, "Precision", cod_run_text(run, "precision"));
+    cod_report_fact(report, "Codistill", cod_run_text(run, "version"));
     cod_report_end_making(report, run->config);
 }
 
 static cod_status write_sections(cod_report *report)
 {
-    const char *slash = strrchr(report->folder, '/'), *name = text_of(report->run, "name");
+    const char *slash = strrchr(report->folder, '/'), *name = cod_run_text(report->run, "name");
     const char *folder_name = slash != NULL && slash[1] != '\0' ? slash + 1 : report->folder;
     cod_report_head(report, name[0] != '\0' ? name : folder_name);
     write_state(report);
+    cod_report_run_facts(report);
+    cod_report_write_crops(
+        report, cod_json_get(report->run->crops, "crops"), "Held-out pictures",
+        "The liveliest part of some held-out pictures, enlarged by the final model, each pixel shown "
+        "as a square; PSNR of that part, higher is closer to the truth.");
     if (report->run->group_count * (report->run->group_count - 1) > MOST_LINES)
         fprintf(report->out,
                 "<p class=\"note\">Plots show the first %d groups, or pairs of a group and its teacher.</p>\n",
@@ -293,7 +308,7 @@ static cod_status write_sections(cod_report *report)
     COD_TRY(write_teachers(report));
     COD_TRY(write_speed(report));
     write_pictures(report);
-    write_facts(report);
+    write_making(report);
     return COD_OK;
 }
 

@@ -96,14 +96,17 @@ static cod_status read_groups(cod_run_data *data, const char *folder)
     return COD_OK;
 }
 
-static cod_status read_summary(cod_run_data *data, const char *path)
+/** A file that may be missing. @param[out] out  unchanged then */
+static cod_status read_document(cod_arena *arena, const char *folder, const char *name, cod_json_value **out)
 {
     void *text = NULL;
     size_t bytes;
+    const char *path = cod_path_join(arena, folder, name);
+    COD_REQUIRE_MEMORY(path);
     if (!cod_file_exists(path))
         return COD_OK;
     COD_TRY(cod_file_read(path, MAX_FILE_BYTES, &text, &bytes));
-    const cod_status status = cod_json_parse(text, bytes, &data->summary);
+    const cod_status status = cod_json_parse(text, bytes, out);
     free(text);
     return status == COD_OK ? COD_OK : cod_fail(status, "%s: %s", path, cod_error_message());
 }
@@ -121,13 +124,12 @@ cod_status cod_run_data_read(const char *folder, cod_run_data *data)
     *data = (cod_run_data){.config = ""};
     COD_TRY(read_groups(data, folder));
     qsort(data->groups, data->group_count, sizeof data->groups[0], by_group);
-    const char *summary = cod_path_join(&data->arena, folder, "summary.json");
     const char *samples = cod_path_join(&data->arena, folder, "samples");
     const char *yaml = cod_path_join(&data->arena, folder, "config.yaml");
-    COD_REQUIRE_MEMORY(summary);
     COD_REQUIRE_MEMORY(samples);
     COD_REQUIRE_MEMORY(yaml);
-    COD_TRY(read_summary(data, summary));
+    COD_TRY(read_document(&data->arena, folder, "summary.json", &data->summary));
+    COD_TRY(read_document(&data->arena, folder, "crops.json", &data->crops));
     if (cod_file_exists(samples))
         COD_TRY(cod_folder_list(samples, "step-", ".png", &data->arena, &data->samples));
     if (cod_file_exists(yaml)) {
@@ -148,6 +150,7 @@ void cod_run_data_clear(cod_run_data *data)
         cod_json_free(data->parsed[i]);
     free(data->parsed);
     cod_json_free(data->summary);
+    cod_json_free(data->crops);
     cod_arena_clear(&data->arena);
     *data = (cod_run_data){.config = ""};
 }

@@ -279,7 +279,17 @@ def runs(bench):
     page = run_page(bench, "runs/t")
     says(page, "Finished after 40 steps. final.safetensors is ", "Quality on held-out data", "Losses", "Exchange between groups", "Staleness",
          "Gain", "Disagreement", "group 0 from 1", "group 1 from 0", "Time of a step", "codistill report runs/t", "period: 5")
-    check(len(page.images) > 0, "no pictures")
+    summary, rows = bench.summary("t"), bench.metrics("t", 0)
+    says(page, f"{summary['psnr_y']:.2f} dB, PSNR of the Y channel; ", f"than bicubic, which has {summary['bicubic_psnr_y']:.2f} dB",
+         "codistill, 2 groups of 1 rank", "allreduce would have sent ", " times as much", summary["machine"], "Held-out pictures")
+    found = [(row["step"], row["bicubic_psnr_y"] == summary["bicubic_psnr_y"]) for row in rows if "bicubic_psnr_y" in row]
+    check(found == [(20, True), (40, True)], f"bicubic where the model was evaluated, on the one picture: {found}")
+    check("bicubic_psnr_y" not in bench.metrics("t", 1)[-1], "measured by each group")
+    crops = bench.json("t", "crops.json")["crops"]
+    check([image["label"] for image in crops[0]["images"]] == ["low", "bicubic", "ours", "truth"], f"{crops}")
+    check(page.images[:4] == [bench.read("runs/t", image["png"]) for image in crops[0]["images"]], "other pictures")
+    plot = bench.read("runs/t/report.html").decode().split('aria-label="PSNR of the Y channel"')[1].split("</svg>\n<figcaption")[0]
+    check(">bicubic</text>" in plot and ">group 1</text>" in plot, "no line of bicubic")
     check(pngs(bench, "runs/t") == [], "PNG files of a run's page")
     summary = bench.read("runs/t/summary.json")
     os.remove(bench.path("runs/t/summary.json"))
