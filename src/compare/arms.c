@@ -405,6 +405,8 @@ cod_status cod_compare_read(cod_comparison *c)
     check_names(c);
     read_rates(c);
     check_budget(c);
+    if (c->config.eval.patience > 0)
+        cod_config_problem_key(c->config.config, "eval.patience", "%s", cod_compare_no_patience);
     read_baseline(c);
     if (cod_config_problem_count(c->config.config) == 0)
         COD_TRY(check_arms(c));

@@ -127,6 +127,8 @@ void cod_compare_describe_candidate(const cod_compare_arm *arm, const cod_compar
 
 /** run.c: shows a line about the progress. */
 void cod_compare_say(const cod_comparison *c, const char *fmt, ...) COD_PRINTF(2, 3);
+/** Why no run of a comparison may end early. */
+extern const char cod_compare_no_patience[];
 /** The configuration of a run. @param[out] config  new; cod_run_config_clear() */
 COD_MUST_CHECK cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run, cod_run_config *config);
 /** How a run's folder differs from its configuration; "" = it does not, or there is no folder yet. */

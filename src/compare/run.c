@@ -88,6 +88,9 @@ static cod_status make_overrides(const cod_comparison *c, const cod_compare_run 
     return COD_OK;
 }
 
+const char cod_compare_no_patience[] =
+    "runs that are compared have equal budgets, which one that ends early does not use up; set eval.patience=0";
+
 cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run, cod_run_config *config)
 {
     char own[OWN_OVERRIDES][OWN_BYTES];
@@ -96,7 +99,11 @@ cod_status cod_compare_load(const cod_comparison *c, const cod_compare_run *run,
     COD_TRY(make_overrides(c, run, own, &overrides, &count));
     const cod_status status = cod_run_config_load(c->arguments->path, overrides, count, config);
     free(overrides);
-    return status;
+    COD_TRY(status);
+    if (config->eval.patience == 0)
+        return COD_OK;
+    cod_run_config_clear(config);
+    return cod_fail(COD_ERR_ARGUMENT, "eval.patience: %s", cod_compare_no_patience);
 }
 
 cod_status cod_compare_find_difference(const cod_comparison *c, const cod_compare_run *run, char difference[256])

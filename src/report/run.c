@@ -269,7 +269,13 @@ static void write_state(cod_report *report)
         fprintf(report->out, "<p class=\"about\">Not finished: step %.0f so far.</p>\n", last_step(run));
         return;
     }
-    fprintf(report->out, "<p class=\"about\">Finished after %.0f steps.", cod_run_number(run, "steps"));
+    const char *why = cod_run_text(run, "ended_because");
+    fprintf(report->out, "<p class=\"about\">Finished after %.0f steps", cod_run_number(run, "steps"));
+    if (why[0] != '\0') {
+        fputs(", early: ", report->out);
+        cod_markup(report->out, why);
+    }
+    fputs(".", report->out);
     if (cod_run_text(run, "final_is")[0] != '\0') {
         fputs(" final.safetensors is ", report->out);
         cod_markup(report->out, cod_run_text(run, "final_is"));

@@ -20,6 +20,9 @@ static const struct {
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 
+/** Of groups that ended early. */
+static const char steps_key[] = "ended_early_at", without_best_key[] = "evaluations_without_best";
+
 /** "held_out_0", "test_0": where the i-th figure of held-out or test data is. */
 static void key_of(bool test, int figure, char key[32])
 {
@@ -40,6 +43,10 @@ static cod_status add_all(const trainer *t, const closing *c, cod_checkpoint *ch
     COD_TRY(cod_checkpoint_add_text(checkpoint, "device", c->device));
     if (c->diverged)
         COD_TRY(cod_checkpoint_add_text(checkpoint, "diverged", "true"));
+    if (trainer_ends_early(t)) {
+        COD_TRY(cod_checkpoint_add_number(checkpoint, steps_key, c->steps));
+        COD_TRY(cod_checkpoint_add_number(checkpoint, without_best_key, c->without_best));
+    }
     return trainer_save_totals(checkpoint, c->totals);
 }
 
@@ -69,16 +76,42 @@ static cod_status read_all(const trainer *t, const cod_st_file *file, closing *o
         if (numbers[i].whole && !cod_is_whole(*number, 0, COD_WHOLE_MOST))
             return cod_fail(COD_ERR_FORMAT, "the checkpoint's '%s' is %g, no count", numbers[i].key, *number);
     }
+    out->steps = (double)t->config->train.steps;
+    if (cod_st_metadata(file, steps_key) == NULL)
+        return COD_OK;
+    int64_t steps, without_best;
+    COD_TRY(cod_checkpoint_whole(file, steps_key, 1, &steps));
+    COD_TRY(cod_checkpoint_whole(file, without_best_key, 0, &without_best));
+    out->steps = (double)steps;
+    out->without_best = (double)without_best;
     return COD_OK;
+}
+
+/** The results at the end of all steps, or, where there are none, the newest, of which *step then is the step. */
+static cod_status open_newest(const trainer *t, const char *part, int64_t *step, cod_st_file **file)
+{
+    const char *const parts[] = {part};
+    *step = t->config->train.steps;
+    const cod_status status = cod_checkpoint_open(t->checkpoints, *step, part, file);
+    if (status != COD_ERR_IO)
+        return status;
+    COD_TRY(cod_checkpoint_newest(t->checkpoints, parts, 1, *step, step, NULL));
+    return *step >= 0 ? cod_checkpoint_open(t->checkpoints, *step, part, file)
+                      : cod_fail(COD_ERR_IO, "there is no %s in '%s'", part, t->checkpoints);
 }
 
 cod_status closing_read(const trainer *t, int group, closing *out)
 {
     cod_st_file *file = NULL;
     char part[TRAINER_PART];
+    int64_t step;
     trainer_closing_part(group, part);
-    COD_TRY(cod_checkpoint_open(t->checkpoints, t->context.steps, part, &file));
+    COD_TRY(open_newest(t, part, &step, &file));
     const cod_status status = read_all(t, file, out);
     cod_st_close(file);
-    return status;
+    COD_TRY(status);
+    /* Else of an end that was the last step until train.steps was raised. */
+    return out->steps == (double)step
+               ? COD_OK
+               : cod_fail(COD_ERR_IO, "group %d has ended at step %lld only", group, (long long)step);
 }

@@ -14,6 +14,8 @@ typedef struct closing {
     double totals[TRAINER_TOTALS]; /**< over all ranks and processes of the group */
     double elapsed_s;              /**< of its last process */
     double resumed_from;
+    double steps;        /**< at which it ended: train.steps, or less where it ended early */
+    double without_best; /**< evaluations without a new best until then */
     double parameters, fingerprint_high, fingerprint_low;
     bool diverged;                  /**< the recipe's guards found that the group has no usable model */
     char device[COD_DEVICE_REASON]; /**< device of its first rank */
@@ -22,7 +24,9 @@ typedef struct closing {
 /** Writes this group's results; called by its leader. */
 COD_MUST_CHECK cod_status closing_write(const trainer *t, const closing *c);
 /**
- * Reads a group's results, which must have this run's number of steps. @return COD_ERR_IO if they are not there (yet)
+ * Reads a group's results, at the end of all steps or where it ended early.
+ *
+ * @return COD_ERR_IO if they are not there (yet)
  */
 COD_MUST_CHECK cod_status closing_read(const trainer *t, int group, closing *out);
 

@@ -253,6 +253,21 @@ static void check_models(cod_run_config *run)
             check_model(run, &run->groups[i], (int)i);
 }
 
+/** Patience counts evaluations on held-out data. */
+static void check_patience(cod_run_config *run)
+{
+    const cod_data_options *data = &run->data;
+    if (run->eval.patience == 0 || cod_config_has_problem(run->config, "eval.patience"))
+        return;
+    if (run->eval.every == 0)
+        cod_config_problem_key(run->config, "eval.patience",
+                               "counts evaluations during training, and eval.every=0 leaves only the one at the end");
+    else if (data->val_count == 0 && data->val_fraction == 0 && data->val_path.count == 0 && data->folds == 0)
+        cod_config_problem_key(run->config, "eval.patience",
+                               "counts evaluations on held-out data, and nothing is held out: set data.val_count, "
+                               "data.val_fraction or data.val_path");
+}
+
 void config_check_together(cod_run_config *run)
 {
     const char *name = run->root.name;
@@ -261,6 +276,7 @@ void config_check_together(cod_run_config *run)
     check_backend(run);
     check_train(run);
     check_data(run);
+    check_patience(run);
     if (name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
         cod_config_problem_key(run->config, "name", "'%s' cannot be a folder's name", name);
     check_models(run);

@@ -59,6 +59,7 @@ static const cod_config_synonym synonyms[] = {
     {"random_seed", "seed", NULL},
     {"val_freq", "eval.every", NULL},
     {"eval_steps", "eval.every", NULL},
+    {"early_stopping_patience", "eval.patience", ", which counts evaluations"},
     {"save_steps", "checkpoint.every", NULL},
     {"save_checkpoint_freq", "checkpoint.every", NULL},
     {"save_total_limit", "checkpoint.keep", NULL},

@@ -105,7 +105,8 @@ cod_status trainer_validate(trainer_evaluator *evaluator, const cod_train_contex
                      mean));
     evaluator->last = *mean;
     COD_TRY(trainer_measure_baseline(evaluator, context, limit));
-    if (!usable || cod_task_compare(evaluator->task->kind, mean, &evaluator->best) <= 0)
+    evaluator->improved = usable && cod_task_compare(evaluator->task->kind, mean, &evaluator->best) > 0;
+    if (!evaluator->improved)
         return COD_OK;
     evaluator->best = *mean;
     COD_TRY(cod_folder_create(evaluator->checkpoints));

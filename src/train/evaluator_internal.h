@@ -15,6 +15,7 @@ typedef struct trainer_evaluator {
     cod_task_quality baseline;        /**< the trivial baseline's on the first `baseline_count` validation items */
     size_t baseline_count;            /**< 0 = not measured */
     cod_task_quality best, last;      /**< last: of the step that is recorded next; unknown if it was not evaluated */
+    bool improved;                    /**< the last validation had a new best */
 } trainer_evaluator;
 
 void trainer_evaluator_clear(trainer_evaluator *evaluator);

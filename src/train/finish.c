@@ -50,6 +50,8 @@ static cod_status evaluate_group(trainer *t, closing *out)
     if (t->evaluator.baseline_count > 0)
         out->baseline = t->evaluator.baseline.values[0];
     out->resumed_from = (double)t->first_step;
+    out->steps = (double)t->context.step;
+    out->without_best = (double)t->without_best;
     out->parameters = (double)t->session.weights.sets[0].range.count;
     out->fingerprint_high = (double)(fingerprint >> 32), out->fingerprint_low = (double)(uint32_t)fingerprint;
     if (cod_metrics_last_step(t->metrics) < t->context.step) /* else written before a resume */
@@ -249,14 +251,29 @@ static void summarise_exchange(const trainer *t, cod_json *json, int group)
 }
 
 /** Parts of a group's time, over all its processes. */
-static void summarise_times(const trainer *t, cod_json *json, const double totals[TRAINER_TOTALS])
+static void summarise_times(cod_json *json, const closing *c)
 {
-    const double a_step = 1e3 / (double)t->context.steps;
+    const double *totals = c->totals, a_step = 1e3 / c->steps;
     cod_json_number(json, "trained_s", totals[TOTAL_STEPS_S]);
     cod_json_number(json, "step_ms_mean", a_step * totals[TOTAL_STEPS_S]);
     cod_json_number(json, "teacher_ms_mean", a_step * totals[TOTAL_TEACHER_S]);
     cod_json_number(json, "wait_ms_mean", a_step * totals[TOTAL_WAIT_S]);
     cod_json_number(json, "exchange_ms_mean", a_step * totals[TOTAL_EXCHANGE_S]);
+}
+
+static bool ended_early(const trainer *t, const closing *c)
+{
+    return c->steps < (double)t->config->train.steps;
+}
+
+/** That a group ended early, and why. */
+static void summarise_early_end(const trainer *t, cod_json *json, const closing *c)
+{
+    char why[160];
+    cod_json_bool(json, "ended_early", true);
+    snprintf(why, sizeof why, "%.0f evaluations in a row had no new best %s (eval.patience)", c->without_best,
+             t->task->kind->figures[0].key);
+    cod_json_string(json, "ended_because", why);
 }
 
 static void summarise_groups(trainer *t, cod_json *json, const closing *all)
@@ -270,6 +287,9 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_string(json, "model", cod_run_config_group(t->config, g)->kind->name);
         cod_json_integer(json, "parameters", (int64_t)c->parameters);
         cod_json_string(json, "device", c->device);
+        cod_json_integer(json, "steps", (int64_t)c->steps);
+        if (ended_early(t, c))
+            summarise_early_end(t, json, c);
         if (c->diverged)
             cod_json_bool(json, "diverged", true);
         summarise_quality(t, json, &c->held_out, &c->test);
@@ -279,7 +299,7 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
         cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
         cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
         cod_json_number(json, "exchange_share", c->totals[TOTAL_EXCHANGE_SHARE]);
-        summarise_times(t, json, c->totals);
+        summarise_times(json, c);
         cod_json_number(json, "pulls", c->totals[TOTAL_PULLS]);
         cod_json_number(json, "rejected", c->totals[TOTAL_REJECTED]);
         cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);
@@ -322,18 +342,18 @@ static void summarise_recipe(const trainer *t, cod_json *json)
 
 static cod_status write_summary(trainer *t, const closing *all, const final_model *final)
 {
-    const cod_train_context *context = &t->context;
     const cod_train_session *session = &t->session;
     const cod_run_config *config = t->config;
     const cod_task_figure *judge = &t->task->kind->figures[0];
     const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
     const int first_size = cod_group_members_of(t->group, 0).size;
-    double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0;
+    double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0, steps = 0;
     char machine[256];
     cod_processors_describe((int)sysconf(_SC_NPROCESSORS_ONLN), machine, sizeof machine);
     for (int g = 0; g < groups && config->only_group < 0; g++)
         elapsed = fmax(elapsed, all[g].elapsed_s);
     for (int g = 0; g < groups; g++) {
+        steps = fmax(steps, all[g].steps);
         inter += all[g].totals[TOTAL_INTERGROUP_BYTES];
         intra += all[g].totals[TOTAL_INTRAGROUP_BYTES];
         wall = fmax(wall, all[g].totals[TOTAL_WALL_S]);
@@ -343,7 +363,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     }
     /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of
      * contiguous ranks, g of the R links of the ring cross. */
-    const double bytes = 4 * all[0].parameters, steps = (double)context->steps;
+    const double bytes = 4 * all[0].parameters;
     const double allreduce_between = groups > 1 ? steps * groups * 2 * bytes * (ranks - 1) / ranks : 0;
     cod_json json = {.indent = 2};
     cod_json_open(&json, NULL, '{');
@@ -358,10 +378,12 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_integer(&json, "groups", groups);
     cod_json_integer(&json, "ranks_per_group", first_size);
     cod_json_integer(&json, "ranks", ranks);
-    cod_json_integer(&json, "steps", context->steps);
+    cod_json_integer(&json, "steps", (int64_t)steps);
+    if (steps < (double)config->train.steps) /* of all groups; each has its reason among group_results, too */
+        summarise_early_end(t, &json, &all[0]);
     cod_json_integer(&json, "resumed_from", (int64_t)all[0].resumed_from);
     cod_json_integer(&json, "samples_per_group",
-                     context->steps * session->sample.n * config->train.accumulate *
+                     (int64_t)steps * session->sample.n * config->train.accumulate *
                          ((first_size - trainer_servers(t)) / trainer_stages(t)));
     cod_json_string(&json, "precision", cod_dtype_name(session->activation));
     cod_json_string(&json, "device", session->backend->describe(session->device));
@@ -463,9 +485,10 @@ static cod_status finish_run(trainer *t, closing *all)
     COD_TRY(trainer_check_owner(t));
     COD_TRY(read_closings(t, all, missing));
     if (missing[0] != '\0') {
-        cod_log_info("group %d: all %lld steps are done and its model is saved; the last group to end writes "
+        cod_log_info("group %d: %s %lld steps are done and its model is saved; the last group to end writes "
                      "final.safetensors and summary.json; still to end: group %s",
-                     cod_group_index(t->group), (long long)t->context.steps, missing);
+                     cod_group_index(t->group), trainer_ends_early(t) ? "its" : "all", (long long)t->context.steps,
+                     missing);
         return COD_OK;
     }
     COD_TRY(choose_final(t, all, &final));

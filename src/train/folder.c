@@ -180,8 +180,14 @@ static cod_status tell_finished(trainer *t)
     path_in(t, "config.yaml", path);
     if (cod_file_exists(path))
         COD_TRY(cod_run_config_compare(t->config, path, COD_COMPARE_RESULT, difference));
-    cod_log_info("'%s' is finished: all %lld steps were done before and summary.json is written: nothing is left to do",
-                 t->folder, (long long)t->context.steps);
+    if (trainer_ends_early(t))
+        cod_log_info("'%s' is finished: it ended early before, at step %lld of %lld, and summary.json is written: "
+                     "nothing is left to do; a larger eval.patience, or 0, goes on",
+                     t->folder, (long long)t->context.steps, (long long)t->config->train.steps);
+    else
+        cod_log_info("'%s' is finished: all %lld steps were done before and summary.json is written: nothing is left "
+                     "to do",
+                     t->folder, (long long)t->context.steps);
     if (difference[0] != '\0')
         cod_log_warn("'%s' was trained with another configuration (%s), and stays as it is: another name= trains this "
                      "one, checkpoint.resume=never begins anew in its place, a larger train.steps goes on from there",

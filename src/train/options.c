@@ -142,6 +142,10 @@ static const cod_option eval_options[] = {
     {"images", COD_OPTION_INT, offsetof(cod_eval_options, images), "0", 0, 1e6, NULL,
      "Number of validation pictures or examples used while training; the evaluation at the end uses all. 0 = 8 "
      "pictures, or all examples."},
+    {"patience", COD_OPTION_INT, offsetof(cod_eval_options, patience), "0", 0, 1e9, NULL,
+     "Early stopping: training ends after this many evaluations in a row without a new best (see `best`), as if its "
+     "last step had come. Groups that wait for each other end together, once this holds for each of them; others end "
+     "one by one. The learning rate follows its schedule over train.steps all the same. 0 = off."},
     {"ema", COD_OPTION_BOOL, offsetof(cod_eval_options, ema), "true", 0, 0, NULL,
      "Evaluate and save the moving average of the weights, if train.ema keeps one."},
     {"predictions", COD_OPTION_BOOL, offsetof(cod_eval_options, predictions), "false", 0, 0, NULL,

@@ -65,7 +65,7 @@ enum {
 };
 
 typedef struct cod_eval_options {
-    int64_t every, images;
+    int64_t every, images, patience;
     bool ema, predictions, degraded;
     const char *metrics; /**< for super-resolution, in the form of cod_metrics_parse() */
     int best;            /**< 0 auto, else 1 + index in cod_metric_names */

@@ -13,6 +13,8 @@ static const char *best_key(const trainer *t, char key[64])
     return key;
 }
 
+static const char without_best_key[] = "evaluations_without_best", ended_key[] = "ended_early_at";
+
 static const char *allreduce_codec(const trainer *t)
 {
     return cod_allreduce_codec_names[t->config->train.allreduce_codec];
@@ -29,6 +31,9 @@ static cod_status save_group(trainer *t, float *const *moments, const double tot
     COD_THEN(status, trainer_save_states(t, false, moments, &checkpoint));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "step", (double)t->context.step));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, best_key(t, key), t->evaluator.best.values[0]));
+    COD_THEN(status, cod_checkpoint_add_number(&checkpoint, without_best_key, (double)t->without_best));
+    if (trainer_ends_early(t))
+        COD_THEN(status, cod_checkpoint_add_number(&checkpoint, ended_key, (double)t->context.steps));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "world_size", trainer_ranks(t)));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "groups", cod_group_count(t->group)));
     COD_THEN(status, cod_checkpoint_add_number(&checkpoint, "group_size", cod_group_size(t->group)));
@@ -237,10 +242,23 @@ static cod_status check_same_data(const trainer *t, const cod_st_file *file, boo
     return COD_OK;
 }
 
+/** The best figure so far, and how long ago it was. Where eval.best was another figure, no model is the best yet. */
+static cod_status load_best(trainer *t, const cod_st_file *file)
+{
+    char key[64];
+    if (cod_st_metadata(file, best_key(t, key)) == NULL)
+        return COD_OK;
+    COD_TRY(cod_checkpoint_number(file, key, &t->evaluator.best.values[0]));
+    if (cod_st_metadata(file, without_best_key) != NULL) /* older checkpoints have not counted */
+        COD_TRY(cod_checkpoint_whole(file, without_best_key, 0, &t->without_best));
+    if (cod_st_metadata(file, ended_key) != NULL)
+        COD_TRY(cod_checkpoint_whole(file, ended_key, 1, &t->ended_at));
+    return COD_OK;
+}
+
 static cod_status load_group(trainer *t, const cod_st_file *file)
 {
     cod_train_context *context = &t->context;
-    char key[64];
     int64_t step;
     bool same_data = true;
     COD_TRY(check_same_run(t, cod_group_index(t->group), file));
@@ -251,9 +269,8 @@ static cod_status load_group(trainer *t, const cod_st_file *file)
     for (int set = 0; set < (int)cod_graph_set_count(t->session.weights.graph); set++)
         if (t->session.optimisers[set] != NULL)
             cod_optimiser_mark_restored(t->session.optimisers[set]);
-    /* Else eval.best was another figure: no model is the best by this one yet. */
-    if (same_data && cod_st_metadata(file, best_key(t, key)) != NULL)
-        COD_TRY(cod_checkpoint_number(file, key, &t->evaluator.best.values[0]));
+    if (same_data)
+        COD_TRY(load_best(t, file));
     COD_TRY(cod_checkpoint_whole(file, "step", 0, &step));
     if (t->leader)
         COD_TRY(trainer_load_totals(file, t->measures.earlier));

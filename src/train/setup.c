@@ -323,6 +323,7 @@ cod_status trainer_set_up(trainer *t)
     trainer_tell_memory(t);
     COD_TRY(cod_group_agree(world, make_agreements(t), NULL));
     COD_TRY(trainer_resume(t));
+    COD_TRY(cod_group_agree(world, trainer_restore_early_end(t), NULL));
     t->first_step = context->step;
     COD_TRY(trainer_look_whether_finished(t));
     if (t->finished_before)

@@ -93,29 +93,37 @@ static cod_status refuse_spoilt(trainer *t)
         t, cod_fail(COD_ERR_NUMERIC, "the model has diverged and is neither saved nor exported: %s; %s", why, good));
 }
 
+/** The leader's part of an evaluation. */
+static cod_status evaluate(trainer *t)
+{
+    const int64_t wanted = t->config->eval.images, limit = wanted > 0 ? wanted : t->task->kind->eval_items;
+    const bool usable = cod_guards_spoilt(&t->guards) == NULL;
+    cod_task_quality mean;
+    COD_TRY(trainer_check_owner(t));
+    COD_TRY(trainer_validate(&t->evaluator, &t->context, limit, usable, &mean));
+    t->without_best = t->evaluator.improved ? 0 : t->without_best + 1;
+    return STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]);
+}
+
 /** Does the work between steps: figures, evaluation, checkpoint. context->step steps are done. */
 static cod_status after_step(trainer *t)
 {
     const cod_train_context *context = &t->context;
-    const bool last = context->step == context->steps;
-    const bool evaluates = is_due(context->step, t->config->eval.every) && !last;
-    const bool logs = evaluates || (is_due(context->step, t->config->log.every) && !last);
+    const bool evaluates = is_due(context->step, t->config->eval.every) && context->step < context->steps;
+    if (evaluates) {
+        look_at_guards(t);
+        COD_TRY(trainer_gather(t, NULL));
+        if (t->leader)
+            COD_TRY(evaluate(t));
+        COD_TRY(trainer_end_early(t));
+    }
+    const bool last = context->step == context->steps; /* the last line waits for the final evaluation */
+    const bool logs = (evaluates || is_due(context->step, t->config->log.every)) && !last;
     const bool saves = is_due(context->step, t->config->checkpoint.every) || last;
-    if (logs || saves)
+    if (!evaluates && (logs || saves))
         look_at_guards(t);
     if (last && cod_group_count(t->group) == 1) /* else once the others have what they need of this group */
         COD_TRY(refuse_spoilt(t));
-    if (evaluates)
-        COD_TRY(trainer_gather(t, NULL));
-    if (evaluates && t->leader) {
-        const int64_t wanted = t->config->eval.images, limit = wanted > 0 ? wanted : t->task->kind->eval_items;
-        const bool usable = cod_guards_spoilt(&t->guards) == NULL;
-        cod_task_quality mean;
-        COD_TRY(trainer_check_owner(t));
-        COD_TRY(trainer_validate(&t->evaluator, context, limit, usable, &mean));
-        COD_TRY(STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]));
-    }
-    /* The last line waits for the final evaluation. */
     if (logs)
         COD_TRY(trainer_log_line(t));
     else

@@ -54,6 +54,8 @@ typedef struct trainer {
     trainer_measures measures;
     double last_report_s;        /**< when progress was last reported */
     trainer_evaluator evaluator; /**< on the leader */
+    int64_t without_best;        /**< evaluations since the last new best; on the leader */
+    int64_t ended_at;            /**< step at which the resumed checkpoint's run ended early, or was to; 0 = it did not */
     bool resumed;                /**< the group has loaded a checkpoint */
     bool others_resumed;         /**< this group or another one has */
     bool finished_before;        /**< the run had finished before; nothing is left to do */
@@ -159,6 +161,17 @@ COD_MUST_CHECK cod_status trainer_load_statistics(trainer *t, const cod_st_file 
 /** What coded averages have rounded off, where there are any. */
 COD_MUST_CHECK cod_status trainer_save_residual(trainer *t, cod_checkpoint *checkpoint);
 COD_MUST_CHECK cod_status trainer_load_residual(trainer *t, const cod_st_file *file);
+
+/**
+ * early_end.c: to be called after an evaluation. Where eval.patience is used up, the last step comes at once, or, where
+ * groups wait for each other, with one more step, in which they meet. Collective on the group, or on all ranks where
+ * groups wait for each other.
+ */
+COD_MUST_CHECK cod_status trainer_end_early(trainer *t);
+/** The same for a run that has resumed and had ended early. Collective likewise. */
+COD_MUST_CHECK cod_status trainer_restore_early_end(trainer *t);
+/** Whether the last step is an earlier one than the configuration's. */
+bool trainer_ends_early(const trainer *t);
 
 COD_MUST_CHECK cod_status trainer_save_checkpoint(trainer *t);
 /** Loads the newest usable checkpoint, if the configuration asks for it. Collective on all ranks. */
