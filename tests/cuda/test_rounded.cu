@@ -333,4 +333,56 @@ TEST(many_plans_of_one_copy_take_one_launch)
     expect_launches(true);
 }
 
+/** The launches that one plan takes after what is said to be an update: none where the update wrote its copy. */
+static size_t launches_behind_update(reader *of)
+{
+    cod_plan *plans[] = {&of->plan};
+    cod_emulated_launches(nullptr);
+    assert_ok(cuda_pack_plans(plans, 1, true, test_cuda.device->stream));
+    return cod_emulated_launches(nullptr);
+}
+
+/** An update counts floats one after another: where weights have gaps, or are bf16, it writes no copy. */
+TEST(copies_of_other_than_dense_floats_are_rounded)
+{
+    layer l;
+    reader reads;
+    layer_open(&l);
+    cod_view parted = vector_at(l.buffer, 0, ROWS, COLUMNS / 2), narrow = vector_at(l.buffer, 0, ROWS, COLUMNS);
+    parted.pixel_stride = COLUMNS;
+    narrow.dtype = COD_BF16;
+    const cod_view *const views[] = {&parted, &narrow, &l.weights};
+    for (int i = 0; i < 3; i++) {
+        fill(&l, 5.5f);
+        reader_open(&reads, views[i], nullptr);
+        assert_int_equal(launches_behind_update(&reads), 1);
+        assert_int_equal(launches_behind_update(&reads), i < 2);
+        for (int row = 0; i == 0 && row < ROWS; row++)
+            expect_copy(reads.parts.weights + row * COLUMNS / 2, COLUMNS / 2, 5.5f, row * COLUMNS);
+        cuda_plan_clear(&reads.plan);
+    }
+    test_cuda.backend->buffer_destroy(test_cuda.device, l.buffer);
+}
+
+/** An update writes as many copies as its list has room for; those that come later are rounded each time. */
+TEST(copies_past_the_list_are_rounded)
+{
+    enum { MANY = ROUNDED_LISTED + 2 };
+    static reader readers[MANY];
+    cod_buffer *buffer;
+    assert_ok(test_cuda.backend->buffer_create(test_cuda.device, MANY * sizeof(float), &buffer));
+    for (size_t i = 0; i < MANY; i++) {
+        const cod_view weight = vector_at(buffer, i, 1, 1);
+        reader_open(&readers[i], &weight, nullptr);
+        if (i >= MANY - 4) {
+            assert_int_equal(launches_behind_update(&readers[i]), 1);
+            assert_int_equal(launches_behind_update(&readers[i]), i >= ROUNDED_LISTED);
+        }
+    }
+    for (int i = 0; i < MANY; i++)
+        cuda_plan_clear(&readers[i].plan);
+    assert_null(test_cuda.device->rounded);
+    test_cuda.backend->buffer_destroy(test_cuda.device, buffer);
+}
+
 TEST_GROUP(test_pair_open, test_pair_close)
