@@ -1,8 +1,8 @@
 #include "comm/shared_space.h"
 
+#include "core/folder_entry.h"
 #include "core/log.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +70,7 @@ static bool maps(const char *list, const struct stat *info, bool unreadable)
         found = sscanf(line, "%*s %*s %*s %x:%x %llu", &high, &low, &inode) == 3 && inode == info->st_ino &&
                 makedev(high, low) == info->st_dev;
     }
+    found = found || (unreadable && ferror(file) != 0);
     fclose(file);
     return found;
 }
@@ -78,10 +79,14 @@ static bool maps(const char *list, const struct stat *info, bool unreadable)
 static bool is_mapped(const struct stat *file)
 {
     DIR *processes = opendir("/proc");
+    const struct dirent *entry = NULL;
     bool found = processes == NULL;
-    for (const struct dirent *entry; !found && (entry = readdir(processes)) != NULL;) {
+    while (!found) {
         char path[PATH_BYTES];
         struct stat owner;
+        found = !cod_folder_next(processes, &entry);
+        if (entry == NULL)
+            break;
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
             continue;
         snprintf(path, sizeof path, "/proc/%s", entry->d_name);
@@ -99,7 +104,8 @@ int cod_shared_space_sweep(const char *folder, const char *host)
 {
     int removed = 0;
     DIR *entries = may_be_blind() ? NULL : opendir(folder);
-    for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
+    const struct dirent *entry;
+    while (entries != NULL && cod_folder_next(entries, &entry) && entry != NULL) {
         char path[PATH_BYTES];
         struct stat info;
         const int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);

@@ -96,7 +96,7 @@ static cod_status put_aside(const cod_comparison *c, const char *folder, const c
     int number = 1;
     do
         snprintf(aside, sizeof aside, "%s/compare-%d.json", folder, number++);
-    while (cod_file_exists(aside));
+    while (number < 1000000 && cod_file_exists(aside));
     if (rename(path, aside) != 0)
         return cod_fail(COD_ERR_IO, "cannot rename '%s' to '%s': %s", path, aside, strerror(errno));
     cod_compare_say(c, "what an earlier comparison found is kept as %s: %s", aside, why);

@@ -29,3 +29,20 @@ FILE *cod_regular_stream(const char *path)
         close(descriptor);
     return file;
 }
+
+bool cod_regular_write(int file, const void *data, size_t bytes, off_t at)
+{
+    for (const char *from = data; bytes > 0;) {
+        const ssize_t put = pwrite(file, from, bytes, at);
+        if (put == 0)
+            errno = ENOSPC;
+        if (put == 0 || (put < 0 && errno != EINTR))
+            return false;
+        if (put < 0)
+            continue;
+        from += put;
+        at += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}

@@ -5,7 +5,9 @@
 #ifndef COD_CORE_REGULAR_FILE_H
 #define COD_CORE_REGULAR_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /**
  * open() that takes nothing but a regular file, with mode 0666 where `flags` create one, and closes it at exec().
@@ -16,5 +18,12 @@ int cod_regular_open(const char *path, int flags);
 
 /** The same for reading, as a stream. @return NULL with errno */
 FILE *cod_regular_stream(const char *path);
+
+/**
+ * pwrite() of all the bytes, also where the system takes them in parts or a signal comes between.
+ *
+ * @return false with errno
+ */
+bool cod_regular_write(int file, const void *data, size_t bytes, off_t at);
 
 #endif

@@ -2,13 +2,13 @@
  * Photographs in one subfolder for each class, as in Intel Image Classification, ImageNet and torchvision's
  * ImageFolder.
  */
+#include "core/folder_entry.h"
 #include "core/hash.h"
 #include "data/examples_internal.h"
 #include "data/faults.h"
 #include "data/resize.h"
 #include "data/threads_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,12 +49,18 @@ static cod_status find_subfolders(const char *root, cod_arena *arena, name_list 
     if (directory == NULL)
         return cod_fail(COD_ERR_IO, "%s: cannot read the folder: %s", root, strerror(errno));
     cod_status status = COD_OK;
-    for (const struct dirent *entry; status == COD_OK && (entry = readdir(directory)) != NULL;) {
+    const struct dirent *entry = NULL;
+    do {
         struct stat info;
-        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "@eaDir") != 0 &&
-            fstatat(dirfd(directory), entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode))
-            status = append(list, entry->d_name, arena);
-    }
+        if (!cod_folder_next(directory, &entry))
+            status = cod_fail(COD_ERR_IO, "%s: cannot read the folder: %s", root, strerror(errno));
+        else if (entry == NULL || entry->d_name[0] == '.' || strcmp(entry->d_name, "@eaDir") == 0)
+            continue;
+        else if (fstatat(dirfd(directory), entry->d_name, &info, 0) == 0)
+            status = S_ISDIR(info.st_mode) ? append(list, entry->d_name, arena) : COD_OK;
+        else if (errno != ENOENT && errno != ELOOP)
+            status = cod_fail(COD_ERR_IO, "%s/%s: %s", root, entry->d_name, strerror(errno));
+    } while (status == COD_OK && entry != NULL);
     closedir(directory);
     if (list->count > 1)
         qsort(list->items, list->count, sizeof *list->items, by_text);
@@ -216,9 +222,15 @@ static cod_status report_broken(const cod_examples *examples)
     uint8_t *pixels = malloc(cod_example_values(examples));
     COD_REQUIRE_MEMORY(pixels);
     cod_faults faults = {0};
-    for (size_t i = 0; i < examples->count; i++)
-        if (examples->broken[i] && cod_photograph_read(examples, i, pixels) != COD_OK)
+    for (size_t i = 0; i < examples->count; i++) {
+        if (!examples->broken[i])
+            continue;
+        if (cod_photograph_read(examples, i, pixels) != COD_OK)
             cod_faults_add(&faults, "%s", cod_error_message());
+        else
+            cod_faults_add(&faults, "%s: it could not be read when all were, but can be now",
+                           examples->files.items[i].path);
+    }
     cod_faults_report(&faults, examples->count, "photographs", examples->left_out);
     cod_faults_clear(&faults);
     free(pixels);

@@ -1,8 +1,8 @@
 #include "data/files.h"
 
+#include "core/folder_entry.h"
 #include "core/log.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +73,35 @@ static const char *reason_to_pass(const cod_file_list *files, const char *path, 
     return cod_file_is_run(path) ? "it is the folder of a training run" : NULL;
 }
 
+static cod_status enter(cod_file_list *files, const char *path, size_t prefix, size_t root, const folder *parent);
+
+/** Takes an entry `name` of the folder `path`: a folder's pictures, or a picture. */
+static cod_status take(cod_file_list *files, const char *path, const char *name, size_t prefix, size_t root,
+                       const folder *here)
+{
+    struct stat info = {0};
+    const size_t length = strlen(path);
+    const bool is_picture = name[0] != '.' && cod_file_is_called_image(name);
+    char *child = cod_arena_alloc(&files->arena, length + strlen(name) + 2);
+    COD_REQUIRE_MEMORY(child);
+    memcpy(child, path, length);
+    child[length] = '/';
+    strcpy(child + length + 1, name);
+    const bool found = stat(child, &info) == 0, is_dangling = !found && (errno == ENOENT || errno == ELOOP);
+    if (!found && !is_dangling && !is_picture && name[0] != '.') /* it may be a folder of pictures */
+        return cod_fail(COD_ERR_IO, "%s: %s", child, strerror(errno));
+    if (found && S_ISDIR(info.st_mode)) {
+        const char *reason = reason_to_pass(files, child, name, &info);
+        if (reason == NULL)
+            return enter(files, child, prefix, root, here);
+        if (!files->silent)
+            cod_log_info("pictures below '%s' are left out: %s", child, reason);
+    } else if (is_picture) { /* a dangling link too: reading it says what is wrong */
+        return append(files, child, child + prefix, root, &info);
+    }
+    return COD_OK;
+}
+
 /** `prefix` is where relative names begin within the path. */
 static cod_status enter(cod_file_list *files, const char *path, size_t prefix, size_t root, const folder *parent)
 {
@@ -87,29 +116,13 @@ static cod_status enter(cod_file_list *files, const char *path, size_t prefix, s
     if (directory == NULL)
         return cod_fail(COD_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
     cod_status status = COD_OK;
-    for (const struct dirent *entry; status == COD_OK && (entry = readdir(directory)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        const size_t length = strlen(path);
-        char *child = cod_arena_alloc(&files->arena, length + strlen(entry->d_name) + 2);
-        if (child == NULL) {
-            status = COD_ERR_MEMORY;
-            break;
-        }
-        memcpy(child, path, length);
-        child[length] = '/';
-        strcpy(child + length + 1, entry->d_name);
-        const bool found = stat(child, &info) == 0;
-        if (found && S_ISDIR(info.st_mode)) {
-            const char *reason = reason_to_pass(files, child, entry->d_name, &info);
-            if (reason == NULL)
-                status = enter(files, child, prefix, root, &here);
-            else if (!files->silent)
-                cod_log_info("pictures below '%s' are left out: %s", child, reason);
-        } else if (entry->d_name[0] != '.' &&
-                   cod_file_is_called_image(entry->d_name)) /* a dangling link too: reading it says what is wrong */
-            status = append(files, child, child + prefix, root, found ? &info : &(struct stat){0});
-    }
+    const struct dirent *entry = NULL;
+    do {
+        if (!cod_folder_next(directory, &entry))
+            status = cod_fail(COD_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
+        else if (entry != NULL && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = take(files, path, entry->d_name, prefix, root, &here);
+    } while (status == COD_OK && entry != NULL);
     closedir(directory);
     return status;
 }

@@ -1,6 +1,8 @@
 #include "data/shared_file_internal.h"
 
-#include <dirent.h>
+#include "core/folder_entry.h"
+#include "core/regular_file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,7 +46,8 @@ static bool in_place(const cod_shared_file *shared)
 static void sweep(const char *prefix, const char *keep)
 {
     DIR *folder = opendir(FOLDER);
-    for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+    const struct dirent *entry;
+    while (folder != NULL && cod_folder_next(folder, &entry) && entry != NULL) {
         if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || strcmp(entry->d_name, keep) == 0)
             continue;
         cod_shared_file stale = {.file = -1};
@@ -147,7 +150,7 @@ cod_status cod_shared_file_complete(cod_shared_file *shared)
     memcpy(header.magic, magic, sizeof magic);
     /* From here on the pixels only serve reading: a stray write faults instead of spoiling every process's pictures. */
     if (mprotect(shared->base - sizeof header, whole, PROT_READ) != 0 ||
-        pwrite(shared->file, &header, sizeof header, 0) != sizeof header || !lock(shared->file, LOCK_SH))
+        !cod_regular_write(shared->file, &header, sizeof header, 0) || !lock(shared->file, LOCK_SH))
         return cod_fail(COD_ERR_IO, "%s: %s", shared->path, strerror(errno));
     return COD_OK;
 }

@@ -108,6 +108,7 @@ bool cod_file_is_temporary(const char *entry, const char *name);
 /** Removes those of one file, whose folder may be absent; others may be writing beside it. */
 COD_MUST_CHECK cod_status cod_file_clean(const char *path);
 
+/** False where there is none for certain: what cannot be looked at may be there, and who opens it learns the reason. */
 bool cod_file_exists(const char *path);
 /** 0 where there is none. */
 int64_t cod_file_bytes(const char *path);

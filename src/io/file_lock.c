@@ -3,6 +3,7 @@
 #include "io_internal.h"
 
 #include "core/log.h"
+#include "core/regular_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ static cod_status claim(int file, const char *path, const char *way_out, bool sh
     gethostname(host, sizeof host - 1);
     const int length = snprintf(holder, sizeof holder, "process %ld on %s%s\n", (long)getpid(), host,
                                 shared ? ", which shares it, or another that does" : "");
-    if (ftruncate(file, 0) != 0 || pwrite(file, holder, (size_t)length, 0) != length)
+    if (ftruncate(file, 0) != 0 || !cod_regular_write(file, holder, (size_t)length, 0))
         return cod_fail_system("write", path);
     return COD_OK;
 }

@@ -1,9 +1,9 @@
 #include "io/file.h"
 
+#include "core/folder_entry.h"
 #include "core/log.h"
 #include "io_internal.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -173,9 +173,8 @@ static cod_status find_names(DIR *folder, const char *path, const char *prefix, 
 {
     size_t capacity = 0;
     for (;;) {
-        errno = 0;
-        const struct dirent *entry = readdir(folder);
-        if (entry == NULL && errno != 0)
+        const struct dirent *entry;
+        if (!cod_folder_next(folder, &entry))
             return cod_fail_system("list folder", path);
         if (entry == NULL)
             return COD_OK;
@@ -259,15 +258,18 @@ static cod_status clean(const char *path, const char *name)
     if (folder == NULL)
         return name[0] != '\0' && errno == ENOENT ? COD_OK : cod_fail_system("list folder", path);
     cod_status status = COD_OK;
-    for (const struct dirent *entry; status == COD_OK && (entry = readdir(folder)) != NULL;) {
-        if (!cod_file_is_temporary(entry->d_name, name) || unlinkat(dirfd(folder), entry->d_name, 0) == 0 ||
-            errno == ENOENT)
+    const struct dirent *entry = NULL;
+    do {
+        if (!cod_folder_next(folder, &entry))
+            status = cod_fail_system("list folder", path);
+        else if (entry == NULL || !cod_file_is_temporary(entry->d_name, name) ||
+                 unlinkat(dirfd(folder), entry->d_name, 0) == 0 || errno == ENOENT)
             continue;
-        if (errno == EISDIR) /* no writer's */
+        else if (errno == EISDIR) /* no writer's */
             cod_log_warn("'%s/%s' is a folder in a temporary file's place, and stays", path, entry->d_name);
         else
             status = cod_fail_system("remove a temporary file in", path);
-    }
+    } while (status == COD_OK && entry != NULL);
     closedir(folder);
     return status;
 }
@@ -290,7 +292,7 @@ cod_status cod_file_clean(const char *path)
 bool cod_file_exists(const char *path)
 {
     COD_IO_CALL("look for", path);
-    return access(path, F_OK) == 0;
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 int64_t cod_file_bytes(const char *path)

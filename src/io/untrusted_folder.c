@@ -1,10 +1,10 @@
 #include "io/untrusted_folder.h"
 
+#include "core/folder_entry.h"
 #include "io_internal.h"
 
 #include "io/file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,13 +162,16 @@ cod_status cod_untrusted_folder_visit(const cod_untrusted_folder *folder, cod_un
             close(own);
         return status;
     }
-    const struct dirent *entry;
+    const struct dirent *entry = NULL;
     int visited = 0;
-    while (status == COD_OK && !*more && (entry = readdir(entries)) != NULL) {
-        *more = visited++ == COD_UNTRUSTED_ENTRIES_MOST;
-        if (!*more)
+    do {
+        if (!cod_folder_next(entries, &entry))
+            status = cod_fail_system("list folder", folder->path);
+        else if (entry != NULL && visited++ == COD_UNTRUSTED_ENTRIES_MOST)
+            *more = true;
+        else if (entry != NULL)
             status = visit(context, folder, entry->d_name);
-    }
+    } while (status == COD_OK && !*more && entry != NULL);
     closedir(entries);
     return status;
 }

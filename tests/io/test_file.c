@@ -365,6 +365,16 @@ TEST(folders_that_were_made_outlast_a_power_cut)
     assert_int_equal(cod_test_power_unsafe(), 0);
 }
 
+/** What cannot be looked at may be there: a link to itself stands for storage that fails. */
+TEST(only_what_is_not_there_for_certain_is_absent)
+{
+    assert_ok(cod_file_write(at("a_file"), "x", 1));
+    assert_false(cod_file_exists(at("a_file/below")));
+    assert_false(cod_file_exists(at("no_folder/below")));
+    assert_int_equal(symlink("itself", at("itself")), 0);
+    assert_true(cod_file_exists(at("itself")));
+}
+
 TEST(files_move_into_folders_that_are_made)
 {
     assert_ok(cod_file_write(at("moved"), "x", 1));
