@@ -3,6 +3,7 @@
 #include "core/shown.h"
 #include "tools/news.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,16 +72,26 @@ static void redraw(const char *line)
 {
     char *text = NULL;
     size_t bytes = 0;
+    const int drawn = display.drawn;
     FILE *out = open_memstream(&text, &bytes);
-    if (out == NULL)
-        return;
-    erase(out);
-    if (line != NULL)
-        fprintf(out, "%s\n", line);
-    draw(out);
-    fclose(out);
+    if (out != NULL) {
+        erase(out);
+        if (line != NULL)
+            fprintf(out, "%s\n", line);
+        draw(out);
+    }
+    if (out == NULL || fclose(out) != 0) { /* for want of memory: in pieces then */
+        display.drawn = drawn;
+        erase(stderr);
+        if (line != NULL)
+            fprintf(stderr, "%s\n", line);
+        draw(stderr);
+        bytes = 0;
+    }
     for (size_t at = 0; at < bytes;) {
         const ssize_t written = write(STDERR_FILENO, text + at, bytes - at);
+        if (written < 0 && errno == EINTR)
+            continue;
         if (written <= 0)
             break;
         at += (size_t)written;

@@ -196,10 +196,12 @@ int main(int argc, char **argv)
     if (takes_unwrapped(&argc, argv))
         cod_help_leave_unwrapped();
     const int code = run(argc, argv);
-    const bool unwritten = fflush(stdout) != 0, failed = unwritten || ferror(stdout) != 0;
+    const bool unwritten = fflush(stdout) != 0, lost = cod_print_has_lost(),
+               failed = unwritten || lost || ferror(stdout) != 0;
     if (!failed || code != COD_EXIT_OK || is_let_go())
         return code;
-    cod_print(stderr, "codistill: standard output: cannot write the result%s%s\n", unwritten ? ": " : "",
-              unwritten ? strerror(errno) : "");
+    const char *reason = unwritten ? strerror(errno) : lost ? "out of memory" : NULL;
+    cod_print(stderr, "codistill: standard output: cannot write the result%s%s\n", reason != NULL ? ": " : "",
+              reason != NULL ? reason : "");
     return COD_EXIT_FAILED;
 }

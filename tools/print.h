@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /**
@@ -19,5 +20,8 @@ void cod_print(FILE *out, const char *fmt, ...) COD_PRINTF(2, 3);
 
 /** Prints a text of several lines, whose names have been made by cod_show(). */
 void cod_print_text(FILE *out, const char *text);
+
+/** Whether there was no memory for a text that was meant for standard output. */
+bool cod_print_has_lost(void);
 
 #endif

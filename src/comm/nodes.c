@@ -11,9 +11,9 @@ cod_status comm_find_nodes(cod_comm *comm)
     COD_TRY(COD_MPI(MPI_Get_processor_name(name, &length)));
     comm->node_of = calloc((size_t)comm->size, sizeof *comm->node_of);
     comm->names = calloc((size_t)comm->size, sizeof *comm->names);
-    char(*all)[MPI_MAX_PROCESSOR_NAME] = calloc((size_t)comm->size, sizeof *all);
     COD_REQUIRE_MEMORY(comm->node_of);
     COD_REQUIRE_MEMORY(comm->names);
+    char(*all)[MPI_MAX_PROCESSOR_NAME] = calloc((size_t)comm->size, sizeof *all);
     COD_REQUIRE_MEMORY(all);
     cod_status status = COD_MPI(MPI_Allgather(name, sizeof name, MPI_CHAR, all, sizeof name, MPI_CHAR, MPI_COMM_WORLD));
     for (int r = 0; r < comm->size && status == COD_OK; r++) {

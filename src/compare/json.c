@@ -104,90 +104,96 @@ typedef struct point {
     double time_s, bytes, quality;
 } point;
 
-/** Reads a group's points. @param[out] points  new; free() */
-static cod_status read_points(const cod_comparison *c, const cod_compare_run *run, int group, point **points,
-                              size_t *count)
+/** A group's points, and how many there is room for. */
+typedef struct curve {
+    point *points;
+    size_t count, capacity;
+} curve;
+
+/** Adds the point of a line, if it has a quality. */
+static cod_status add_point(const cod_comparison *c, const cod_compare_run *run, const cod_json_value *line, curve *to)
 {
-    char path[COD_COMPARE_PATH], file[40];
-    void *data = NULL;
-    size_t bytes = 0, capacity = 0;
-    *points = NULL;
-    *count = 0;
-    snprintf(file, sizeof file, "metrics.%d.jsonl", group);
-    cod_compare_run_path(c, run, file, path);
-    COD_TRY(cod_file_read(path, METRICS_BYTES, &data, &bytes));
-    for (char *rest = NULL, *text = strtok_r(data, "\n", &rest); text != NULL; text = strtok_r(NULL, "\n", &rest)) {
-        cod_json_value *line = NULL;
-        if (cod_json_parse(text, strlen(text), &line) != COD_OK)
-            continue; /* torn by a crash */
-        const double quality = cod_json_get_number(cod_json_get(line, c->task->figures[0].key), NAN);
-        const double step = cod_json_get_number(cod_json_get(line, "step"), NAN);
-        if (!isnan(quality) && cod_is_whole(step, 0, COD_WHOLE_MOST)) {
-            if (*count == capacity) {
-                capacity = 2 * capacity + 32;
-                point *moved = realloc(*points, capacity * sizeof *moved);
-                if (moved == NULL) {
-                    cod_json_free(line);
-                    free(data);
-                    return cod_fail(COD_ERR_MEMORY, "out of memory for the points of a curve");
-                }
-                *points = moved;
-            }
-            (*points)[(*count)++] =
-                (point){.step = (int64_t)step,
-                        .time_s = cod_json_get_number(cod_json_get(line, "trained_s"), NAN),
-                        .bytes = cod_json_get_number(cod_json_get(line, "intergroup_bytes"), NAN) +
-                                 cod_compare_crossing(c, run) *
-                                     cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),
-                        .quality = quality};
-        }
-        cod_json_free(line);
+    const double quality = cod_json_get_number(cod_json_get(line, c->task->figures[0].key), NAN);
+    const double step = cod_json_get_number(cod_json_get(line, "step"), NAN);
+    if (isnan(quality) || !cod_is_whole(step, 0, COD_WHOLE_MOST))
+        return COD_OK;
+    if (to->count == to->capacity) {
+        const size_t capacity = 2 * to->capacity + 32;
+        point *moved = realloc(to->points, capacity * sizeof *moved);
+        COD_REQUIRE_MEMORY(moved);
+        to->points = moved;
+        to->capacity = capacity;
     }
-    free(data);
+    to->points[to->count++] = (point){.step = (int64_t)step,
+                                      .time_s = cod_json_get_number(cod_json_get(line, "trained_s"), NAN),
+                                      .bytes = cod_json_get_number(cod_json_get(line, "intergroup_bytes"), NAN) +
+                                               cod_compare_crossing(c, run) *
+                                                   cod_json_get_number(cod_json_get(line, "intragroup_bytes"), NAN),
+                                      .quality = quality};
     return COD_OK;
 }
 
+/** Reads a group's points. @param[out] out  points are new, also after a failure; free() */
+static cod_status read_points(const cod_comparison *c, const cod_compare_run *run, int group, curve *out)
+{
+    char path[COD_COMPARE_PATH], file[40];
+    void *data = NULL;
+    size_t bytes = 0;
+    cod_status status = COD_OK;
+    *out = (curve){0};
+    snprintf(file, sizeof file, "metrics.%d.jsonl", group);
+    cod_compare_run_path(c, run, file, path);
+    COD_TRY(cod_file_read(path, METRICS_BYTES, &data, &bytes));
+    for (char *rest = NULL, *text = strtok_r(data, "\n", &rest); text != NULL && status == COD_OK;
+         text = strtok_r(NULL, "\n", &rest)) {
+        cod_json_value *line = NULL;
+        status = cod_json_parse_line(text, strlen(text), &line);
+        COD_THEN(status, add_point(c, run, line, out));
+        cod_json_free(line);
+    }
+    free(data);
+    return status;
+}
+
 /** Adds the points of one more group where it has a step too; the others go. */
-static void join_points(point *sum, size_t *count, const point *more, size_t more_count)
+static void join_points(curve *sum, const curve *more)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < *count; i++)
-        for (size_t k = 0; k < more_count; k++)
-            if (more[k].step == sum[i].step) {
-                sum[kept] = sum[i];
-                sum[kept].time_s += more[k].time_s;
-                sum[kept].bytes += more[k].bytes;
-                sum[kept++].quality += more[k].quality;
+    for (size_t i = 0; i < sum->count; i++)
+        for (size_t k = 0; k < more->count; k++)
+            if (more->points[k].step == sum->points[i].step) {
+                sum->points[kept] = sum->points[i];
+                sum->points[kept].time_s += more->points[k].time_s;
+                sum->points[kept].bytes += more->points[k].bytes;
+                sum->points[kept++].quality += more->points[k].quality;
                 break;
             }
-    *count = kept;
+    sum->count = kept;
 }
 
 /** Quality on held-out data at each evaluation: means over the groups; bytes of all. */
 static cod_status write_curve(const cod_comparison *c, const cod_compare_run *run, cod_json *json)
 {
     const int groups = cod_compare_groups(run);
-    point *sum = NULL;
-    size_t count = 0;
-    cod_status status = read_points(c, run, 0, &sum, &count);
+    curve sum;
+    cod_status status = read_points(c, run, 0, &sum);
     for (int g = 1; g < groups && status == COD_OK; g++) {
-        point *more = NULL;
-        size_t more_count = 0;
-        status = read_points(c, run, g, &more, &more_count);
-        join_points(sum, &count, more, more_count);
-        free(more);
+        curve more;
+        status = read_points(c, run, g, &more);
+        join_points(&sum, &more);
+        free(more.points);
     }
     cod_json_open(json, "curve", '[');
-    for (size_t i = 0; i < count && status == COD_OK; i++) {
+    for (size_t i = 0; i < sum.count && status == COD_OK; i++) {
         cod_json_open(json, NULL, '{');
-        cod_json_integer(json, "step", sum[i].step);
-        cod_json_number(json, "time_s", sum[i].time_s / groups);
-        cod_json_number(json, "bytes_between", sum[i].bytes);
-        cod_json_number(json, "quality", sum[i].quality / groups);
+        cod_json_integer(json, "step", sum.points[i].step);
+        cod_json_number(json, "time_s", sum.points[i].time_s / groups);
+        cod_json_number(json, "bytes_between", sum.points[i].bytes);
+        cod_json_number(json, "quality", sum.points[i].quality / groups);
         cod_json_close(json);
     }
     cod_json_close(json);
-    free(sum);
+    free(sum.points);
     return status;
 }
 

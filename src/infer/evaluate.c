@@ -306,8 +306,8 @@ static cod_status evaluate_found(folder_work *work, const char *folder, const co
     if (files->count == 0)
         return cod_fail(COD_ERR_ARGUMENT, "%s: no pictures (PNG, JPEG, WebP, TIFF or BMP) in it", folder);
     evaluation->images = cod_arena_alloc(&evaluation->arena, files->count * sizeof *evaluation->images);
-    work->items = calloc(files->count, sizeof *work->items);
     COD_REQUIRE_MEMORY(evaluation->images);
+    work->items = calloc(files->count, sizeof *work->items);
     COD_REQUIRE_MEMORY(work->items);
     const cod_status status = evaluate_files(work, files);
     free(work->items);

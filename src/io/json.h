@@ -64,6 +64,12 @@ typedef struct cod_json_value cod_json_value;
  * @param[out] document  new; cod_json_free()
  */
 COD_MUST_CHECK cod_status cod_json_parse(const char *text, size_t bytes, cod_json_value **document);
+/**
+ * The same of a line of a file, which a crash may have torn.
+ * @param[out] document  NULL where the line is no JSON
+ * @return COD_ERR_MEMORY, which says nothing of the line; no other failure
+ */
+COD_MUST_CHECK cod_status cod_json_parse_line(const char *line, size_t bytes, cod_json_value **document);
 void cod_json_free(cod_json_value *document);
 
 cod_json_kind cod_json_kind_of(const cod_json_value *value);

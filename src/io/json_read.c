@@ -5,6 +5,7 @@
 #include "core/shown.h"
 
 #include <cJSON.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -82,7 +83,10 @@ cod_status cod_json_parse(const char *text, size_t bytes, cod_json_value **docum
     *document = NULL;
     COD_TRY(scan(text, bytes));
     const char *end = NULL;
+    errno = 0;
     cJSON *json = cJSON_ParseWithLengthOpts(text, bytes, &end, 0);
+    if (json == NULL && errno == ENOMEM)
+        return cod_fail(COD_ERR_MEMORY, "out of memory for JSON of %zu bytes", bytes);
     if (json == NULL)
         return cod_fail(COD_ERR_FORMAT, "no valid JSON at byte %zu of %zu", end ? (size_t)(end - text) : 0, bytes);
     cod_status status = COD_OK;
@@ -96,6 +100,12 @@ cod_status cod_json_parse(const char *text, size_t bytes, cod_json_value **docum
     }
     *document = (cod_json_value *)(void *)json;
     return COD_OK;
+}
+
+cod_status cod_json_parse_line(const char *line, size_t bytes, cod_json_value **document)
+{
+    const cod_status status = cod_json_parse(line, bytes, document);
+    return status == COD_ERR_MEMORY ? status : COD_OK;
 }
 
 void cod_json_free(cod_json_value *document)

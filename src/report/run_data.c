@@ -36,7 +36,8 @@ static cod_status keep(cod_run_data *data, cod_json_value *document)
 static cod_status add_row(cod_run_data *data, cod_run_group *group, const char *line, size_t bytes)
 {
     cod_json_value *row = NULL;
-    if (bytes == 0 || cod_json_parse(line, bytes, &row) != COD_OK)
+    COD_TRY(cod_json_parse_line(line, bytes, &row));
+    if (row == NULL)
         return COD_OK;
     COD_TRY(keep(data, row));
     const double step = step_of(row);

@@ -45,13 +45,14 @@ static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t 
     COD_TRY(cod_file_read(path, METRICS_BYTES_MAX, &data, &bytes));
     char *const text = data;
     size_t kept = 0;
-    for (size_t at = 0; at < bytes;) {
+    cod_status status = COD_OK;
+    for (size_t at = 0; at < bytes && status == COD_OK;) {
         const char *newline = memchr(text + at, '\n', bytes - at);
         const size_t length = newline ? (size_t)(newline - (text + at)) + 1 : bytes - at;
         cod_json_value *line = NULL;
-        double step = NAN;
-        if (newline != NULL && cod_json_parse(text + at, length, &line) == COD_OK)
-            step = cod_json_get_number(cod_json_get(line, "step"), NAN);
+        if (newline != NULL)
+            status = cod_json_parse_line(text + at, length, &line);
+        const double step = cod_json_get_number(cod_json_get(line, "step"), NAN);
         if (cod_is_whole(step, 0, (double)from_step)) {
             *last_step = (int64_t)step;
             memmove(text + kept, text + at, length);
@@ -60,7 +61,8 @@ static cod_status drop_later_lines(const char *path, int64_t from_step, int64_t 
         cod_json_free(line);
         at += length;
     }
-    const cod_status status = kept == bytes ? COD_OK : cod_file_write(path, text, kept);
+    if (kept < bytes)
+        COD_THEN(status, cod_file_write(path, text, kept));
     free(data);
     return status;
 }

@@ -107,6 +107,18 @@ TEST(bad_json_is_refused)
     cod_json_free(document);
 }
 
+TEST(a_torn_line_is_no_failure)
+{
+    cod_json_value *line = NULL;
+    assert_ok(cod_json_parse_line("{\"step\": 3", 10, &line));
+    assert_null(line);
+    assert_ok(cod_json_parse_line("", 0, &line));
+    assert_null(line);
+    assert_ok(cod_json_parse_line("{\"step\": 3}\n", 12, &line));
+    assert_float_equal(cod_json_get_number(cod_json_get(line, "step"), 0), 3, 0);
+    cod_json_free(line);
+}
+
 TEST(mangled_json_is_survived)
 {
     static const char seed_text[] =
