@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { PERIOD = 10, LIMIT = 200, RAMP = 40 };
+enum { PERIOD = 10, LIMIT = 200, RAMP = 40, PEERS = 3 };
 
 static const cod_exchange_options exchange = {.period = PERIOD, .max_staleness_steps = LIMIT};
 static const cod_distill_options distill = {.weight = 0.5, .burn_in = 100, .ramp = RAMP, .every = 1};
@@ -89,31 +89,89 @@ TEST(a_returning_peer_ramps_in)
     assert_true(weight(&age, gone + 2 * RAMP) == 0.5);
 }
 
+/** A teaching of some peers of age 0, at a step after burn-in and ramp. */
+typedef struct lessons {
+    cod_peer items[PEERS], *chosen[PEERS];
+    cod_distill_options options;
+    cod_peers peers;
+    cod_teaching teaching;
+    cod_train_session session;
+    cod_train_context context;
+} lessons;
+
+static void lessons_open(lessons *l, int teachers_per_step, int every)
+{
+    *l = (lessons){.options = distill};
+    l->options.teachers_per_step = teachers_per_step;
+    l->options.every = every;
+    for (int i = 0; i < PEERS; i++)
+        l->items[i] = (cod_peer){.version = 1, .age = {.step = 1000, .since = 500, .age_s = NAN}};
+    l->peers = (cod_peers){.items = l->items, .count = PEERS, .options = &exchange};
+    l->teaching = (cod_teaching){
+        .options = &l->options, .peers = &l->peers, .off_step = -1, .lesson_every = 1, .chosen = l->chosen};
+    l->session.recipe.sets[0].schedule = (cod_schedule){.rate = 1};
+    l->context = (cod_train_context){.session = &l->session, .step = 1000};
+}
+
+static bool choose_at(lessons *l, int64_t step)
+{
+    l->context.step = step;
+    l->teaching.count = 0;
+    return cod_teaching_choose(&l->teaching, &l->context);
+}
+
 /** What metrics show of a teacher that has grown too old is 0, and not what it had when it last taught. */
 TEST(a_teacher_past_its_age_is_shown_without_weight)
 {
-    enum { PEERS = 2 };
-    cod_peer items[PEERS] = {{.version = 1, .age = {.step = 1000, .since = 500, .age_s = NAN}},
-                             {.version = 1, .age = {.step = 5000, .since = 500, .age_s = NAN}}};
-    cod_peer *chosen[PEERS];
-    cod_distill_options every_other = distill;
-    cod_peers peers = {.items = items, .count = PEERS, .options = &exchange};
-    cod_teaching teaching = {
-        .options = &every_other, .peers = &peers, .off_step = -1, .lesson_every = 1, .chosen = chosen};
-    cod_train_session session = {0};
-    cod_train_context context = {.session = &session, .step = 1001};
-    session.recipe.sets[0].schedule = (cod_schedule){.rate = 1};
-    every_other.teachers_per_step = PEERS;
-    every_other.every = 2;
-    assert_false(cod_teaching_choose(&teaching, &context));
-    context.step = 1002;
-    assert_true(cod_teaching_choose(&teaching, &context));
-    assert_true(teaching.count == PEERS && items[0].weight == 0.5 && items[1].weight == 0.5);
-    context.step = 5000;
-    teaching.count = 0;
-    assert_true(cod_teaching_choose(&teaching, &context));
-    assert_true(teaching.count == 1 && chosen[0] == &items[1]);
-    assert_true(items[0].weight == 0 && items[1].weight == 0.5);
+    lessons l;
+    lessons_open(&l, PEERS, 2);
+    l.items[1].age.step = 5000;
+    assert_false(choose_at(&l, 1001));
+    assert_true(choose_at(&l, 1002));
+    assert_true(l.teaching.count == PEERS && l.items[0].weight == 0.5 && l.items[1].weight == 0.5);
+    l.items[2].age.step = 5000;
+    assert_true(choose_at(&l, 5000));
+    assert_true(l.teaching.count == PEERS - 1 && l.chosen[0] == &l.items[1] && l.chosen[1] == &l.items[2]);
+    assert_true(l.items[0].weight == 0 && l.items[1].weight == 0.5);
+}
+
+/** A step has as many teachers as are set, however many peers there are, and each peer teaches as often as the others. */
+TEST(peers_take_turns)
+{
+    for (int wanted = 1; wanted <= PEERS; wanted++)
+        for (int every = 1; every <= 3; every++) {
+            lessons l;
+            int taught[PEERS] = {0};
+            lessons_open(&l, wanted, every);
+            for (int64_t step = 1000; step < 1000 + PEERS * every; step++) {
+                assert_int_equal(choose_at(&l, step), step % every == 0);
+                assert_int_equal(l.teaching.count, step % every == 0 ? wanted : 0);
+                for (int i = 0; i < l.teaching.count; i++)
+                    taught[l.chosen[i] - l.items]++;
+            }
+            for (int i = 0; i < PEERS; i++)
+                assert_int_equal(taught[i], wanted);
+        }
+}
+
+/** The loss of a teacher without a weight is looked at every fifty steps, one peer after the other. */
+TEST(a_teacher_that_does_not_teach_is_measured)
+{
+    lessons l;
+    lessons_open(&l, 1, 1);
+    for (int64_t step = 1000; step < 1200; step++) { /* they teach */
+        choose_at(&l, step);
+        assert_null(l.teaching.measured);
+    }
+    l.options.burn_in = 10000;
+    for (int64_t step = 1000; step < 1200; step++) {
+        choose_at(&l, step);
+        assert_int_equal(l.teaching.count, 0);
+        assert_ptr_equal(l.teaching.measured, step % 50 == 0 ? &l.items[step / 50 % PEERS] : NULL);
+    }
+    l.items[0].version = 0; /* of which nothing was pulled */
+    choose_at(&l, 3000);
+    assert_ptr_equal(l.teaching.measured, &l.items[1]);
 }
 
 TEST(the_weight_falls_with_the_learning_rate)

@@ -193,6 +193,44 @@ TEST(several_teachers_predict_their_weighted_mean)
     }
 }
 
+/** distill.batch_fraction: the first pictures are predicted as by a teacher of all, the others are left alone. */
+TEST(a_teacher_may_predict_a_part_of_the_mini_batch)
+{
+    const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
+    for (size_t b = 0; b < 2; b++) {
+        student s;
+        cod_teacher *teachers[2];
+        student_open(&s, backends[b], SMALL);
+        const cod_group_config peer = architecture_of(&s);
+        const cod_view target = cod_executable_input(s.net.executable, "teacher");
+        const size_t count = (size_t)cod_shape_count(target.shape);
+        double *predicted[2] = {net_new(count), net_new(count)};
+        float *values = floats_new(cod_weights_count(&s.net.weights)), loss;
+        assert_ok(cod_weights_download(&s.net.weights, values));
+        for (int64_t t = 0; t < 2; t++) {
+            for (size_t i = 0; i < count; i++)
+                predicted[t][i] = 7;
+            assert_ok(net_write(&s.net, target, predicted[t]));
+            const cod_teacher_spec spec = {.peer = &peer, .target = "teacher", .pictures = 2 - t};
+            assert_ok(cod_teacher_create(&s.session, &spec, &teachers[t]));
+            assert_ok(load_teacher(teachers[t], &s.net.weights, values));
+            assert_ok(run_teacher(teachers[t], &loss));
+            assert_ok(cod_teacher_give(teachers[t], 1));
+            assert_ok(net_read(&s.net, target, predicted[t]));
+        }
+        for (size_t i = 0; i < count; i++) {
+            const double expected = i < count / 2 ? predicted[0][i] : 7;
+            assert_true(fabs(predicted[1][i] - expected) <= 1e-6 && fabs(predicted[0][i] - 7) > 1);
+        }
+        for (int t = 0; t < 2; t++) {
+            cod_teacher_destroy(teachers[t]);
+            free(predicted[t]);
+        }
+        free(values);
+        student_close(&s);
+    }
+}
+
 TEST(the_strength_of_a_merge_falls_with_its_delay)
 {
     static const double alphas[] = {1, 0.5, 0.309016994374947};
