@@ -30,6 +30,22 @@ FILE *cod_regular_stream(const char *path)
     return file;
 }
 
+ssize_t cod_regular_read(int file, void *out, size_t bytes, off_t at)
+{
+    size_t used = 0;
+    while (used < bytes) {
+        const ssize_t got = pread(file, (char *)out + used, bytes - used, at + (off_t)used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    return (ssize_t)used;
+}
+
 bool cod_regular_write(int file, const void *data, size_t bytes, off_t at)
 {
     for (const char *from = data; bytes > 0;) {

@@ -20,6 +20,14 @@ int cod_regular_open(const char *path, int flags);
 FILE *cod_regular_stream(const char *path);
 
 /**
+ * pread() of all the bytes, or of those before the file's end, also where the system gives them in parts or a signal
+ * comes between.
+ *
+ * @return how many; -1 with errno
+ */
+ssize_t cod_regular_read(int file, void *out, size_t bytes, off_t at);
+
+/**
  * pwrite() of all the bytes, also where the system takes them in parts or a signal comes between.
  *
  * @return false with errno

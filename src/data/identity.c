@@ -1,6 +1,7 @@
 #include "data/identity.h"
 
 #include "core/hash.h"
+#include "core/regular_file.h"
 #include "data/examples_internal.h"
 
 #include <errno.h>
@@ -26,8 +27,8 @@ static cod_status hash_open(int descriptor, const cod_file *file, uint64_t *key)
     const bool whole = file->bytes <= (int64_t)BLOCKS * BLOCK_BYTES;
     const int64_t last = file->bytes > BLOCK_BYTES ? file->bytes - BLOCK_BYTES : 0;
     for (int i = 0; i < BLOCKS; i++) {
-        const ssize_t got =
-            pread(descriptor, block, sizeof block, whole ? (int64_t)i * BLOCK_BYTES : last * i / (BLOCKS - 1));
+        const int64_t at = whole ? (int64_t)i * BLOCK_BYTES : last * i / (BLOCKS - 1);
+        const ssize_t got = cod_regular_read(descriptor, block, sizeof block, at);
         if (got < 0 && !stays_unreadable(errno))
             return cod_fail(COD_ERR_IO, "%s: cannot read: %s", file->path, strerror(errno));
         if (got > 0)

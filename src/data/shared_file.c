@@ -79,7 +79,7 @@ static size_t complete_bytes(int file)
 {
     file_header header;
     struct stat info;
-    if (fstat(file, &info) != 0 || pread(file, &header, sizeof header, 0) != sizeof header ||
+    if (fstat(file, &info) != 0 || cod_regular_read(file, &header, sizeof header, 0) != sizeof header ||
         memcmp(header.magic, magic, sizeof magic) != 0 || header.bytes != (uint64_t)info.st_size)
         return 0;
     return (size_t)header.bytes;

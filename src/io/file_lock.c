@@ -21,7 +21,7 @@ struct cod_file_lock {
 static cod_status report_holder(int file, const char *path, const char *way_out)
 {
     char holder[256];
-    const ssize_t got = pread(file, holder, sizeof holder - 1, 0);
+    const ssize_t got = cod_regular_read(file, holder, sizeof holder - 1, 0);
     holder[got > 0 ? got : 0] = '\0';
     holder[strcspn(holder, "\n")] = '\0';
     return cod_fail(COD_ERR_IO, "'%s' is in use by %s; %s", path, holder[0] != '\0' ? holder : "another process",

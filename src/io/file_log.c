@@ -1,6 +1,7 @@
 #include "io/file.h"
 
 #include "core/log.h"
+#include "core/regular_file.h"
 #include "io_internal.h"
 
 #include <fcntl.h>
@@ -26,7 +27,7 @@ static cod_status cut_torn_line(const cod_file_log *log)
     while (end > 0) {
         char chunk[4096];
         const off_t start = end > (off_t)sizeof chunk ? end - (off_t)sizeof chunk : 0;
-        const ssize_t got = pread(log->file, chunk, (size_t)(end - start), start);
+        const ssize_t got = cod_regular_read(log->file, chunk, (size_t)(end - start), start);
         if (got != end - start)
             return cod_fail_system("read", log->path);
         const char *newline = memrchr(chunk, '\n', (size_t)got);
