@@ -4,6 +4,7 @@
 #include "support/folder.h"
 #include "support/test.h"
 
+#include "core/trace.h"
 #include "distill/file.h"
 
 #include <dirent.h>
@@ -28,6 +29,9 @@ static atomic_bool stuck;
 /** While this is set, nothing below a folder is opened; whether somebody waits for that. */
 static atomic_bool stuck_opening, opening_held;
 
+/** Headers opened so far. */
+static atomic_int headers_opened;
+
 /* In place of the C library's, in this program. */
 int openat(int folder, const char *name, int flags, ...)
 {
@@ -35,6 +39,7 @@ int openat(int folder, const char *name, int flags, ...)
     va_start(more, flags);
     const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
     va_end(more);
+    atomic_fetch_add(&headers_opened, strcmp(name, "header") == 0);
     while (atomic_load(&stuck_opening)) {
         atomic_store(&opening_held, true);
         usleep(1000);
@@ -241,6 +246,31 @@ TEST_IN_FOLDER(a_pull_is_queued_while_others_move)
         usleep(1000);
     }
     cod_test_clock_go();
+    pair_close(publisher, reader);
+}
+
+/** However often a group asks what its peer has, and pulls what is not there: storage is looked at every 10 ms. */
+TEST_IN_FOLDER(a_header_is_opened_a_hundred_times_a_second_at_most)
+{
+    const cod_slot_identity who = pair_identity(0, 1);
+    cod_transport *publisher, *reader;
+    cod_pull_state how;
+    cod_pulled got;
+    uint64_t version;
+    pair_open(&publisher, &reader, 1);
+    for (int pulling = 0; pulling < 2; pulling++) {
+        const int before = atomic_load(&headers_opened);
+        const double begin = cod_clock_s();
+        if (pulling)
+            assert_ok(reader->ops->pull_start(reader, 0, &who, 0, 2));
+        while (cod_clock_s() - begin < 0.3)
+            if (pulling)
+                assert_ok(reader->ops->pull_poll(reader, 0, &how, &got));
+            else
+                assert_ok(pair_offer(reader, &(bool){0}, &version));
+        const int opened = atomic_load(&headers_opened) - before;
+        assert_true(opened > 0 && opened <= 2 + (int)(100 * (cod_clock_s() - begin)));
+    }
     pair_close(publisher, reader);
 }
 

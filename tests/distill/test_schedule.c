@@ -135,7 +135,7 @@ TEST(a_teacher_past_its_age_is_shown_without_weight)
     assert_true(l.items[0].weight == 0 && l.items[1].weight == 0.5);
 }
 
-/** A step has as many teachers as are set, however many peers there are, and each peer teaches as often as the others. */
+/** A step has as many teachers as are set, however many peers there are, and each peer has its turn as often. */
 TEST(peers_take_turns)
 {
     for (int wanted = 1; wanted <= PEERS; wanted++)
