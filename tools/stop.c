@@ -9,6 +9,7 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU
 enum { SIGNALS = sizeof signals / sizeof signals[0], SAME_REQUEST_MS = 1000 };
 
 static bool is_caught;
+static bool were_ignored[SIGNALS]; /**< when the program started */
 static atomic_int first, counts[SIGNALS];
 static atomic_llong first_ms; /**< when it came; 0 = not yet */
 static atomic_bool is_pressing;
@@ -37,12 +38,26 @@ static void note(int signal, siginfo_t *info, void *context)
     errno = error;
 }
 
-void cod_stop_catch(void)
+/**
+ * Before any library is set up: UCX, which comes with some MPIs, takes SIGHUP for itself as soon as it is loaded, and
+ * main() would not see that nohup has it ignored. Sanitizers are not set up yet, either.
+ */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void note_ignored(void)
 {
     struct sigaction before;
+    for (size_t i = 0; i < SIGNALS; i++)
+        were_ignored[i] = sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = note_ignored;
+
+void cod_stop_catch(void)
+{
     is_caught = true;
     for (size_t i = 0; i < SIGNALS; i++)
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        if (were_ignored[i])
+            signal(signals[i], SIG_IGN);
+        else
             sigaction(signals[i], &(struct sigaction){.sa_sigaction = note, .sa_flags = SA_RESTART | SA_SIGINFO}, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
