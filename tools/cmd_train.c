@@ -37,7 +37,8 @@ static const char help[] =
     "Exit codes: 0 the run is finished, now or before; 1 it failed; 2 wrong usage or configuration; 75 it was saved "
     "and stopped before its end: the same command resumes it. Before its first step nothing is saved: that is a 1.\n"
     "On SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ, and when train.max_time is over, the run "
-    "saves a checkpoint and stops. A job of which a rank does not answer is killed within ten seconds; a second SIGINT or "
+    "saves a checkpoint and stops. A job of which a rank does not answer is killed within ten seconds; a second SIGINT "
+    "or "
     "SIGTERM, a second later, kills a job at once. If nobody reads standard error any more, training goes on. The "
     "command leaves a finished run as it is. If you started mpirun yourself, send SIGUSR1 to it: on SIGTERM and "
     "SIGINT, mpirun kills its ranks after one second.\n";

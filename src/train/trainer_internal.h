@@ -55,12 +55,12 @@ typedef struct trainer {
     double last_report_s;        /**< when progress was last reported */
     trainer_evaluator evaluator; /**< on the leader */
     int64_t without_best;        /**< evaluations since the last new best; on the leader */
-    int64_t ended_at;            /**< step at which the resumed checkpoint's run ended early, or was to; 0 = it did not */
-    bool resumed;                /**< the group has loaded a checkpoint */
-    bool others_resumed;         /**< this group or another one has */
-    bool finished_before;        /**< the run had finished before; nothing is left to do */
-    bool others_diverged;        /**< at the end, this group's model is usable but some other group's is not */
-    int64_t first_step;          /**< first step of this process: 0, or the step resumed from */
+    int64_t ended_at;     /**< step at which the resumed checkpoint's run ended early, or was to; 0 = it did not */
+    bool resumed;         /**< the group has loaded a checkpoint */
+    bool others_resumed;  /**< this group or another one has */
+    bool finished_before; /**< the run had finished before; nothing is left to do */
+    bool others_diverged; /**< at the end, this group's model is usable but some other group's is not */
+    int64_t first_step;   /**< first step of this process: 0, or the step resumed from */
 } trainer;
 
 #define STRATEGY(trainer, hook, ...)                                                                                   \
