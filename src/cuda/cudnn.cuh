@@ -78,10 +78,12 @@ struct cudnn_shape {
  * sums differ from ours in their order alone (no TF32, no transforms, no sums of less than f32). Without engines the
  * list is empty.
  *
+ * @param wanted    name of the engine that will be taken: no further heuristics are asked once it is listed, as that
+ *                  takes time in each process; NULL = all are
  * @param[out] out  new; cudnn_shape_destroy()
  */
 COD_MUST_CHECK cod_status cudnn_shape_create(const cudnn_calls *calls, const cudnn_target *target, const cod_op *op,
-                                             const char *key, cudnn_shape **out);
+                                             const char *key, const char *wanted, cudnn_shape **out);
 void cudnn_shape_destroy(cudnn_shape *shape);
 
 /** Makes the engine ready to run, which may take seconds. */

@@ -141,8 +141,14 @@ static void add_mode(cudnn_shape *shape, const cudnn_target *target, cudnnBacken
     bag->status = COD_OK;
 }
 
-/** The engines of one form of the op. */
-static cod_status list_engines(cudnn_shape *shape, const cudnn_target *target, const cod_op *op, bool rounded_bias)
+static bool is_found(const cudnn_shape *shape, const char *wanted)
+{
+    return wanted != nullptr && is_listed(shape, wanted);
+}
+
+/** The engines of one form of the op, until the wanted one is among them. */
+static cod_status list_engines(cudnn_shape *shape, const cudnn_target *target, const cod_op *op, const char *wanted,
+                               bool rounded_bias)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     static_assert(2 * sizeof modes / sizeof modes[0] * CUDNN_ENGINES_PER_MODE <= CUDNN_MOST_ENGINES, "all have room");
@@ -156,13 +162,13 @@ static cod_status list_engines(cudnn_shape *shape, const cudnn_target *target, c
         cudnn_set(bag, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
     cudnn_finalize(bag, graph, "graph of operations");
     COD_TRY(bag->status);
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0] && !is_found(shape, wanted); i++)
         add_mode(shape, target, graph, modes[i], op->inputs[0].dtype, rounded_bias);
     return COD_OK;
 }
 
 cod_status cudnn_shape_create(const cudnn_calls *calls, const cudnn_target *target, const cod_op *op, const char *key,
-                              cudnn_shape **out)
+                              const char *wanted, cudnn_shape **out)
 {
     COD_TRY(cudnn_fits(op));
     cudnn_shape *shape = static_cast<cudnn_shape *>(calloc(1, sizeof *shape));
@@ -170,9 +176,9 @@ cod_status cudnn_shape_create(const cudnn_calls *calls, const cudnn_target *targ
     snprintf(shape->key, sizeof shape->key, "%s", key);
     shape->bag.calls = calls;
     const bool biased = op->kind == COD_OP_CONV2D && op->inputs[2].buffer != nullptr;
-    const cod_status status = list_engines(shape, target, op, false);
-    if (status == COD_OK && biased && op->inputs[0].dtype == COD_BF16 &&
-        list_engines(shape, target, op, true) != COD_OK)
+    const cod_status status = list_engines(shape, target, op, wanted, false);
+    if (status == COD_OK && biased && op->inputs[0].dtype == COD_BF16 && !is_found(shape, wanted) &&
+        list_engines(shape, target, op, wanted, true) != COD_OK)
         shape->bag.status = COD_OK; /* there is the other form */
     if (status != COD_OK) {
         cudnn_shape_destroy(shape);

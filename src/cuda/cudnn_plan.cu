@@ -148,7 +148,8 @@ static cod_status shape_of(const cod_plan *plan, const char *key, cudnn_shape **
     for (*out = cudnn->shapes; *out != nullptr; *out = (*out)->next)
         if (strcmp((*out)->key, key) == 0)
             return COD_OK;
-    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, plan->ops, key, out));
+    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, plan->ops, key,
+                               cuda_choices_find(plan->device->tuner->choices, key), out));
     (*out)->next = cudnn->shapes;
     cudnn->shapes = *out;
     return COD_OK;

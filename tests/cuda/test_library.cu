@@ -124,6 +124,8 @@ TEST(ops_that_do_not_fit_are_named)
     assert_fails(COD_ERR_UNSUPPORTED, "no convolution", cudnn_fits(&op));
 }
 
+static int fewer; /**< shapes of which one engine was listed without asking for all */
+
 /** The descriptor of a GPU that is not there; false where this cuDNN does not know such. */
 static bool describe_h100(cudnn_bag *bag, cudnn_target *target)
 {
@@ -154,12 +156,27 @@ static void check_notes(cudnn_bag *bag, const cudnn_shape *shape, cod_dtype dtyp
     }
 }
 
+/** A list for one engine has the others before it, and ends with the heuristics that name it. */
+static void check_wanted(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, const cudnn_shape *all)
+{
+    const int last = all->count - 1;
+    cudnn_shape *few = nullptr, *same = nullptr;
+    assert_ok(cudnn_shape_create(bag->calls, target, op, "key", all->engines[0].name, &few));
+    assert_ok(cudnn_shape_create(bag->calls, target, op, "key", all->engines[last].name, &same));
+    assert_string_equal(few->engines[0].name, all->engines[0].name);
+    assert_in_range(few->count, 1, all->count);
+    assert_string_equal(same->engines[last].name, all->engines[last].name);
+    fewer += few->count < all->count;
+    cudnn_shape_destroy(few);
+    cudnn_shape_destroy(same);
+}
+
 /** @param build  how many engines are made ready, too, which takes time */
 static int list(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, int build)
 {
     cudnn_shape *shape = nullptr;
     int rounded = 0;
-    assert_ok(cudnn_shape_create(bag->calls, target, op, "key", &shape));
+    assert_ok(cudnn_shape_create(bag->calls, target, op, "key", nullptr, &shape));
     check_notes(bag, shape, op->inputs[0].dtype);
     for (int i = 0; i < shape->count; i++) {
         rounded += shape->engines[i].rounded_bias;
@@ -172,6 +189,8 @@ static int list(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, in
         assert_true(shape->engines[i].workspace_bytes >= 0);
     }
     const int count = shape->count;
+    if (count > 0)
+        check_wanted(bag, target, op, shape);
     printf("    %s %s%s: %d engines, %d of them with a bias in bf16; the first: %s\n", cod_op_kind_name(op->kind),
            cod_dtype_name(op->inputs[0].dtype), op->accumulate ? ", added" : "", count, rounded,
            count > 0 ? shape->engines[0].name : "none");
@@ -207,6 +226,7 @@ TEST(engines_are_listed_for_a_gpu_that_is_not_there)
         const cod_op op = convolution(layers[0], static_cast<cod_op_kind>(kind), COD_F32, PLAIN);
         assert_true(list(&bag, &target, &op, 2) > 0);
     }
+    assert_true(fewer > 0);
     cudnn_bag_clear(&bag);
 }
 
