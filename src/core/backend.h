@@ -489,7 +489,7 @@ typedef struct cod_backend {
      * plans_prepare_updated() asks for must hold in each replay. No upload(), put(), download() or recording_run() of
      * that queue within a capture.
      */
-    cod_status (*capture_begin)(cod_device *device, cod_queue *queue);
+    cod_status (*capture_begin)(cod_device *device, cod_queue *queue); /**< COD_ERR_UNSUPPORTED: this device has none */
     cod_status (*capture_end)(cod_device *device, cod_queue *queue, cod_recording **out);
     /** Does the recorded work in its order, as work of any queue, on what the buffers hold then. */
     cod_status (*recording_run)(cod_recording *recording, cod_queue *queue);

@@ -69,12 +69,12 @@ bool cod_backend_records(const cod_backend *backend)
     return backend->capture_begin != NULL;
 }
 
+/** Behind capture_begin(). */
 static cod_status record(const cod_backend *backend, cod_device *device, cod_queue *queue, cod_queue_work work,
                          void *context, cod_recording **out)
 {
     cod_recording *recording = NULL;
     char first[512];
-    COD_TRY(backend->capture_begin(device, queue));
     const cod_status status = work(context);
     snprintf(first, sizeof first, "%s", cod_error_message());
     const cod_status ended = backend->capture_end(device, queue, &recording);
@@ -93,7 +93,10 @@ cod_status cod_queue_replay(const cod_backend *backend, cod_device *device, cod_
     if (!cod_backend_records(backend))
         return work(context);
     if (replay->recording == NULL) {
-        const cod_status status = record(backend, device, queue, work, context, &replay->recording);
+        cod_status status = backend->capture_begin(device, queue);
+        if (status == COD_ERR_UNSUPPORTED)
+            return work(context);
+        COD_THEN(status, record(backend, device, queue, work, context, &replay->recording));
         if (status == COD_ERR_MEMORY || (status != COD_OK && ++replay->failures == MOST_FAILURES))
             return status;
         if (status != COD_OK) {

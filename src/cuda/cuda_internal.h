@@ -29,6 +29,7 @@ struct cod_device {
     size_t allocated;    /**< bytes of existing buffers and of plans' memory */
     cudaStream_t stream; /**< the default queue */
     bool chains;         /**< whether launches may have programmatic edges */
+    bool alone;          /**< the host waits for each plan, and nothing is recorded: an error has its plan's name */
     /** stream whose last work is a kernel to which the next kernel may have such an edge; NULL = none */
     cudaStream_t chain;
     bool no_autotune;

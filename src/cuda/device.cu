@@ -93,14 +93,22 @@ static cod_status check_architecture(int ordinal, const cudaDeviceProp *properti
                     capability < 75 ? " and a CUDA 12 toolkit" : "");
 }
 
-/** Programmatic edges: from compute capability 9.0 on, and in captures from CUDA 12.3 on. */
+/**
+ * Programmatic edges: from compute capability 9.0 on, and in captures from CUDA 12.3 on. Kernels that were compiled for
+ * less have no instruction to wait for those before them, whatever GPU runs them.
+ */
 static bool can_chain(const cudaDeviceProp *properties)
 {
     enum { LEAST_CHAINED_CAPABILITY = 90, LEAST_CHAINED_CUDA = 12030 };
+    const char *wanted = getenv("COD_CUDA_CHAIN");
+    cudaFuncAttributes attributes;
     int driver = 0, runtime = 0;
-    return 10 * properties->major + properties->minor >= LEAST_CHAINED_CAPABILITY &&
-           cudaDriverGetVersion(&driver) == cudaSuccess && driver >= LEAST_CHAINED_CUDA &&
-           cudaRuntimeGetVersion(&runtime) == cudaSuccess && runtime >= LEAST_CHAINED_CUDA;
+    return (wanted == nullptr || strcmp(wanted, "0") != 0) &&
+           10 * properties->major + properties->minor >= LEAST_CHAINED_CAPABILITY &&
+           cudaFuncGetAttributes(&attributes, probe) == cudaSuccess &&
+           attributes.ptxVersion >= LEAST_CHAINED_CAPABILITY && cudaDriverGetVersion(&driver) == cudaSuccess &&
+           driver >= LEAST_CHAINED_CUDA && cudaRuntimeGetVersion(&runtime) == cudaSuccess &&
+           runtime >= LEAST_CHAINED_CUDA;
 }
 
 static cod_status device_open(const cod_device_options *options, cod_device **out)
@@ -120,6 +128,8 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
     device->chains = can_chain(&properties);
+    const char *alone = getenv("COD_CUDA_SYNC");
+    device->alone = alone != nullptr && strcmp(alone, "1") == 0;
     cuda_describe_gpu(device, &properties, "/proc/driver/nvidia/version");
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {

@@ -187,7 +187,9 @@ cod_status cuda_plans_prepare_updated(cod_device *device, cod_plan *const *plans
 cod_status cuda_plan_run(cod_plan *plan, cod_queue *queue)
 {
     nvtxRangePushA(plan->label);
-    const cod_status status = plan->run(plan, cuda_stream(plan->device, queue));
+    cod_status status = plan->run(plan, cuda_stream(plan->device, queue));
+    if (plan->device->alone)
+        COD_THEN(status, COD_CUDA(cudaStreamSynchronize(cuda_stream(plan->device, queue))));
     nvtxRangePop();
     return status == COD_OK ? COD_OK
                             : cod_fail_prefix(status, "%s '%s'", cod_op_kind_name(plan->ops[0].kind),

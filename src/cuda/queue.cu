@@ -75,6 +75,8 @@ cod_status cuda_queue_wait(cod_queue *queue, cod_event *event)
 
 cod_status cuda_capture_begin(cod_device *device, cod_queue *queue)
 {
+    if (device->alone)
+        return cod_fail(COD_ERR_UNSUPPORTED, "COD_CUDA_SYNC=1: nothing is recorded");
     cuda_chain_end(device);
     return COD_CUDA(cudaStreamBeginCapture(cuda_stream(device, queue), cudaStreamCaptureModeThreadLocal));
 }

@@ -10,6 +10,7 @@
 #include "emulated/emulated.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static cod_status open_on(cod_emulated_machine machine)
@@ -27,25 +28,25 @@ TEST(machines_that_cannot_are_named)
 {
     assert_fails(COD_ERR_UNSUPPORTED, "there is no NVIDIA driver on this machine", open_on((cod_emulated_machine){0}));
     assert_fails(COD_ERR_UNSUPPORTED, "driver is too old: it supports CUDA up to 12.8, and this build needs 13.0",
-                 open_on((cod_emulated_machine){12080, 1, 90, 1}));
+                 open_on((cod_emulated_machine){12080, 1, 90, 1, 0}));
     assert_fails(COD_ERR_UNSUPPORTED, "no NVIDIA GPU that this process may use; CUDA_VISIBLE_DEVICES may hide it",
-                 open_on((cod_emulated_machine){13000, 0, 90, 1}));
+                 open_on((cod_emulated_machine){13000, 0, 90, 1, 0}));
     assert_fails(COD_ERR_UNSUPPORTED, "GPU 0, emulated GPU, has compute capability 6.1; 7.0 or above is needed",
-                 open_on((cod_emulated_machine){13000, 1, 61, 1}));
+                 open_on((cod_emulated_machine){13000, 1, 61, 1, 0}));
     assert_fails(COD_ERR_UNSUPPORTED, "has compute capability 12.0, and this build has code for ",
-                 open_on((cod_emulated_machine){13000, 1, 120, 0}));
+                 open_on((cod_emulated_machine){13000, 1, 120, 0, 0}));
     cod_test_assert_contains(cod_error_message(), "build anew with -DCMAKE_CUDA_ARCHITECTURES=120");
-    assert_ok(open_on((cod_emulated_machine){13000, 1, 120, 1}));
+    assert_ok(open_on((cod_emulated_machine){13000, 1, 120, 1, 0}));
     assert_fails(COD_ERR_UNSUPPORTED, "build anew with -DCMAKE_CUDA_ARCHITECTURES=70 and a CUDA 12 toolkit",
-                 open_on((cod_emulated_machine){13000, 1, 70, 0}));
-    assert_ok(open_on((cod_emulated_machine){13000, 1, 70, 1}));
+                 open_on((cod_emulated_machine){13000, 1, 70, 0, 0}));
+    assert_ok(open_on((cod_emulated_machine){13000, 1, 70, 1, 0}));
 }
 
 TEST(an_ordinal_counts_modulo_the_gpus)
 {
     static const char *const ids[] = {"GPU 0 (GPU-00000000): emulated GPU", "GPU 1 (GPU-01000000): emulated GPU",
                                       "GPU 2 (GPU-02000000): emulated GPU"};
-    cod_emulated_set_machine(&(cod_emulated_machine){13000, 3, 90, 1});
+    cod_emulated_set_machine(&(cod_emulated_machine){13000, 3, 90, 1, 0});
     for (int ordinal = 0; ordinal < 7; ordinal++) {
         cod_device *device = NULL;
         assert_ok(cod_cuda_backend.open(&(cod_device_options){.ordinal = ordinal}, &device));
@@ -172,6 +173,61 @@ TEST(a_first_call_that_spoils_a_recording_runs_by_itself)
     assert_fails(COD_ERR_BACKEND, "not permitted when stream is capturing", replay_lazily(&work, 100, &queued));
     assert_int_equal(work.runs, 5); /* three recordings failed */
     assert_int_equal(queued.kernels, 2);
+    assert_int_equal(queued.graphs, 0);
+    backend->plan_destroy(work.plan);
+    backend->buffer_destroy(work.device, buffer);
+    backend->close(work.device);
+}
+
+/** Runs a convolution twice on such a device; @return of its kernels how many had a programmatic edge */
+static size_t chained_on(cod_emulated_machine machine)
+{
+    const cod_backend *backend = &cod_cuda_backend;
+    cod_device *device = NULL;
+    cod_buffer *buffer = NULL;
+    cod_plan *plan = NULL;
+    size_t chained = 0;
+    cod_emulated_set_machine(&machine);
+    assert_ok(backend->open(NULL, &device));
+    assert_ok(backend->buffer_create(device, 65536, &buffer));
+    const cod_op op = convolution(buffer);
+    assert_ok(backend->plan_create(device, &op, &plan));
+    assert_ok(backend->plans_prepare(device, &plan, 1, NULL));
+    for (int i = 0; i < 2; i++)
+        assert_ok(backend->plan_run(plan, NULL));
+    assert_true(cod_emulated_launches(&chained) > 2);
+    backend->plan_destroy(plan);
+    backend->buffer_destroy(device, buffer);
+    backend->close(device);
+    cod_emulated_set_machine(NULL);
+    return chained;
+}
+
+TEST(kernels_without_the_instruction_to_wait_have_no_edges)
+{
+    cod_emulated_launches(NULL);
+    assert_true(chained_on((cod_emulated_machine){13000, 1, 90, 1, 0}) > 0);
+    assert_int_equal(chained_on((cod_emulated_machine){13000, 1, 90, 1, 80}), 0); /* compiled for less, by the driver */
+    setenv("COD_CUDA_CHAIN", "0", 1);
+    assert_int_equal(chained_on((cod_emulated_machine){13000, 1, 90, 1, 0}), 0);
+    unsetenv("COD_CUDA_CHAIN");
+}
+
+TEST(plans_can_be_waited_for_one_by_one)
+{
+    const cod_backend *backend = &cod_cuda_backend;
+    lazy_work work = {0};
+    cod_buffer *buffer = NULL;
+    cod_emulated_queued queued;
+    setenv("COD_CUDA_SYNC", "1", 1);
+    assert_ok(backend->open(NULL, &work.device));
+    unsetenv("COD_CUDA_SYNC");
+    assert_ok(backend->buffer_create(work.device, 65536, &buffer));
+    const cod_op op = convolution(buffer);
+    assert_ok(backend->plan_create(work.device, &op, &work.plan));
+    assert_ok(backend->plans_prepare(work.device, &work.plan, 1, NULL));
+    assert_ok(replay_lazily(&work, 3, &queued));
+    assert_int_equal(queued.kernels, 3);
     assert_int_equal(queued.graphs, 0);
     backend->plan_destroy(work.plan);
     backend->buffer_destroy(work.device, buffer);

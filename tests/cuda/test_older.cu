@@ -35,7 +35,7 @@ __global__ void instructions_kernel(const uint32_t *words, uint32_t *out)
 }
 
 /** V100, Jetson Xavier, T4. */
-static const cod_emulated_machine older[] = {{13000, 1, 70, 1}, {13000, 1, 72, 1}, {13000, 1, 75, 1}};
+static const cod_emulated_machine older[] = {{13000, 1, 70, 1, 0}, {13000, 1, 72, 1, 0}, {13000, 1, 75, 1, 0}};
 enum { OLDER = sizeof older / sizeof *older };
 
 TEST(older_gpus_compute_alike)

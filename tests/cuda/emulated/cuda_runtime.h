@@ -91,7 +91,7 @@ struct cudaUUID_t {
 };
 
 struct cudaFuncAttributes {
-    int binaryVersion;
+    int binaryVersion, ptxVersion;
 };
 
 struct cudaDeviceProp {
@@ -167,12 +167,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
                               [=]() { return cod_emulated_run(launch, [=]() { std::apply(kernel, *values); }); });
 }
 
-cudaError_t cod_emulated_kernel_image();
+/** What the kernels were compiled for: of all the same. */
+cudaError_t cod_emulated_kernel_image(cudaFuncAttributes *attributes);
 
 template <typename T> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, T *)
 {
-    attributes->binaryVersion = 80;
-    return cod_emulated_kernel_image();
+    return cod_emulated_kernel_image(attributes);
 }
 
 template <typename T> cudaError_t cudaFuncSetAttribute(T *kernel, cudaFuncAttribute, int bytes)

@@ -64,6 +64,7 @@ typedef struct cod_emulated_machine {
     int gpus;   /**< that the process may use, where COD_CUDA_GPUS does not name them: their numbers, with commas */
     int capability; /**< of them, 10·major + minor */
     int has_code;   /**< whether kernels were compiled for them */
+    int ptx;        /**< what their PTX was compiled for, like `capability`; 0 = the same */
 } cod_emulated_machine;
 
 /**

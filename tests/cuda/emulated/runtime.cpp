@@ -14,7 +14,7 @@ std::recursive_mutex cod_emulated_lock;
 static cod_emulated_machine default_machine()
 {
     const char *text = getenv("COD_CUDA_CAPABILITY");
-    return {13000, 1, text != nullptr ? atoi(text) : 90, 1};
+    return {13000, 1, text != nullptr ? atoi(text) : 90, 1, 0};
 }
 
 static cod_emulated_machine machine = default_machine();
@@ -193,8 +193,10 @@ cudaError_t cudaSetDevice(int device)
     return cod_emulated_give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-cudaError_t cod_emulated_kernel_image()
+cudaError_t cod_emulated_kernel_image(cudaFuncAttributes *attributes)
 {
+    attributes->binaryVersion = machine.capability;
+    attributes->ptxVersion = machine.ptx > 0 ? machine.ptx : machine.capability;
     return cod_emulated_give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
 }
 
