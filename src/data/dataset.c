@@ -88,31 +88,31 @@ static cod_status open_store(const opening *o)
                           o->place->report);
 }
 
-/** What is wrong with a broken picture. */
-static const char *broken_text(const cod_dataset *dataset, size_t index)
+/** Keeps what is wrong with a picture that is not usable. */
+static void add_fault(const opening *o, size_t index, cod_faults *faults)
 {
-    return (const char *)dataset->store.base + dataset->store.pictures[index].offset;
+    const cod_store *store = &o->dataset->store;
+    const long long side = o->options->patch * o->place->scale;
+    if (store->pictures[index].broken)
+        cod_faults_add(faults, "%s", (const char *)store->base + store->pictures[index].offset);
+    else
+        cod_faults_add(faults, "%s: is smaller than one crop of %lldx%lld pixels",
+                       o->dataset->sources.items[index].path, side, side);
 }
 
 /** Sorts out what is broken or smaller than one crop. */
 static void judge(opening *o)
 {
     cod_dataset *dataset = o->dataset;
-    const int64_t patch = o->options->patch, scale = o->place->scale;
     dataset->counts.files = dataset->sources.found;
     for (size_t i = 0; i < dataset->sources.found; i++) {
         const cod_stored *picture = &dataset->store.pictures[i];
-        if (picture->broken) {
-            dataset->counts.broken++;
-            cod_faults_add(&o->faults, "%s", broken_text(dataset, i));
-        } else if (picture->low_width < patch || picture->low_height < patch) {
-            dataset->counts.small++;
-            cod_faults_add(&o->faults, "%s: is smaller than one crop of %lldx%lld pixels",
-                           dataset->sources.items[i].path, (long long)(patch * scale), (long long)(patch * scale));
-        } else {
-            o->usable[i] = true;
-            dataset->counts.uncached += picture->offset == 0;
-        }
+        o->usable[i] = is_usable(o, picture);
+        dataset->counts.broken += picture->broken != 0;
+        dataset->counts.small += !o->usable[i] && !picture->broken;
+        dataset->counts.uncached += o->usable[i] && picture->offset == 0;
+        if (!o->usable[i])
+            add_fault(o, i, &o->faults);
     }
     dataset->counts.cached_bytes = dataset->store.pixel_bytes;
 }
@@ -152,13 +152,12 @@ static const char *root_name(const cod_data_options *options, size_t root)
     return root < roots ? options->path.items[root] : options->val_path.items[root - roots];
 }
 
-/** The first of the broken pictures from `begin` to before `end`. */
-static void tell_broken(const cod_dataset *dataset, size_t begin, size_t end, char text[COD_FAULTS_TEXT])
+/** The first of the pictures from `begin` to before `end`, none of which is usable. */
+static void tell_faults(const opening *o, size_t begin, size_t end, char text[COD_FAULTS_TEXT])
 {
     cod_faults faults = {0};
     for (size_t i = begin; i < end; i++)
-        if (dataset->store.pictures[i].broken)
-            cod_faults_add(&faults, "%s", broken_text(dataset, i));
+        add_fault(o, i, &faults);
     cod_faults_first(&faults, "; ", text);
     cod_faults_clear(&faults);
 }
@@ -180,17 +179,17 @@ static cod_status check_roots(const opening *o)
         }
         char faults[COD_FAULTS_TEXT] = "";
         if (usable == 0)
-            tell_broken(o->dataset, first, i, faults);
+            tell_faults(o, first, i, faults);
         const char *key = root < o->options->path.count ? "path" : "val_path";
         COD_REQUIRE(found > 0,
                     "data.%s: no pictures in '%s'; PNG, JPEG, WebP, TIFF and BMP files are read, subfolders too", key,
                     root_name(o->options, root));
         COD_REQUIRE(usable > 0,
                     "data.%s: none of the %zu pictures in '%s' can be used: %zu broken, %zu smaller than one crop of "
-                    "%lldx%lld%s%s",
+                    "%lldx%lld; the first: %s",
                     key, found, root_name(o->options, root), broken, found - broken,
                     (long long)(o->options->patch * o->place->scale), (long long)(o->options->patch * o->place->scale),
-                    broken > 0 ? "; the first: " : "", faults);
+                    faults);
     }
     return COD_OK;
 }
