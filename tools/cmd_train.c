@@ -1,6 +1,7 @@
 #include "tools/cmd.h"
 
 #include "comm/comm.h"
+#include "core/duration.h"
 #include "core/log.h"
 #include "core/shown.h"
 #include "report/report.h"
@@ -98,8 +99,7 @@ static void format_progress(const cod_train_progress *progress, double loss, dou
     size_t used = 0;
 #define ADD(...) used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, __VA_ARGS__)
     ADD("group %d  step %lld/%lld", progress->group, (long long)line->step, (long long)progress->steps);
-    const long eta = (long)(progress->eta_s + 0.5); /* early in the line, so that narrow terminals show it */
-    ADD("  left %ld:%02ld:%02ld", eta / 3600, eta / 60 % 60, eta % 60);
+    ADD("  left %s", cod_duration(progress->eta_s).text); /* early in the line, so that narrow terminals show it */
     if (!isnan(loss))
         ADD("  loss %.5f", loss);
     const cod_task_figure *figure = &line->task->figures[0];

@@ -1,6 +1,7 @@
 /* `codistill upscale`: pictures and videos to larger ones. */
 #include "tools/cmd.h"
 
+#include "core/duration.h"
 #include "core/log.h"
 #include "core/trace.h"
 #include "data/files.h"
@@ -214,9 +215,9 @@ static void report(const cod_session *session, const char *output, const cod_ima
     if (progress->count > 1) {
         const double spent_s = cod_clock_s() - progress->start_s;
         const int64_t left = progress->total_bytes - progress->bytes;
-        const long left_s = (long)(spent_s * (double)left / (double)(progress->bytes + !progress->bytes) + 0.5);
-        cod_print(stdout, ", picture %zu of %zu, left %ld:%02ld:%02ld", progress->number, progress->count,
-                  left_s / 3600, left_s / 60 % 60, left_s % 60);
+        const double left_s = spent_s * (double)left / (double)(progress->bytes + !progress->bytes);
+        cod_print(stdout, ", picture %zu of %zu, left %s", progress->number, progress->count,
+                  cod_duration(left_s).text);
     }
     printf("\n");
     fflush(stdout);

@@ -1,5 +1,6 @@
 #include "tools/video.h"
 
+#include "core/duration.h"
 #include "core/file_kind.h"
 #include "core/log.h"
 #include "core/trace.h"
@@ -193,9 +194,8 @@ static void show_progress(pipeline *p, bool last)
         return;
     cod_print(stderr, "%s: frame %.0f", p->job->input, done);
     if (p->clip.frames >= done) {
-        const long left = (long)(passed / done * (p->clip.frames - done) + 0.5);
-        fprintf(stderr, " of %.0f, %.2f frames/s, %ld:%02ld:%02ld left", p->clip.frames, done / passed, left / 3600,
-                left / 60 % 60, left % 60);
+        cod_print(stderr, " of %.0f, %.2f frames/s, %s left", p->clip.frames, done / passed,
+                  cod_duration(passed / done * (p->clip.frames - done)).text);
     }
 }
 

@@ -1,11 +1,11 @@
 #include "compare/compare.h"
 
 #include "compare/compare_internal.h"
+#include "core/duration.h"
 #include "core/shown.h"
 #include "core/trace.h"
 #include "io/file.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +62,7 @@ static cod_status take_result(const cod_comparison *c, cod_compare_run *run)
 /** "0:40:00": how long `left` runs take if each takes as long as `count` others did, in the mean. */
 static void describe_time(double seconds, size_t count, size_t left, char *text, size_t bytes)
 {
-    const long s = lround(seconds / (double)count * (double)left);
-    snprintf(text, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    snprintf(text, bytes, "%s", cod_duration(seconds / (double)count * (double)left).text);
 }
 
 /** ", about 0:40:00 left" if the runs from `next` on take as long each as those that were trained did. */

@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include "core/backend.h"
+#include "core/duration.h"
 #include "core/fingerprint.h"
 #include "core/hash.h"
 #include "core/int8_blocks.h"
@@ -13,6 +14,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+TEST(durations_are_hours_minutes_and_seconds)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0:00:00"},    {0.5, "0:00:01"},    {59.4, "0:00:59"},
+                 {2400, "0:40:00"}, {3599.6, "1:00:00"}, {360000, "100:00:00"},
+                 {-3, "0:00:00"},   {NAN, "0:00:00"},    {INFINITY, "277777777:46:40"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(cod_duration(cases[i].seconds).text, cases[i].text);
+}
 
 /** Known answers published with Random123 (kat_vectors, philox4x32 10). */
 TEST(philox_gives_the_published_numbers)
