@@ -48,6 +48,16 @@ static void erase(FILE *out)
     display.drawn = 0;
 }
 
+/** How much of a line fits, in whole fields: these have two spaces between them, the less important ones behind. */
+static int fitting(const char *line, int columns)
+{
+    const int length = (int)strlen(line);
+    int cut = length <= columns ? length : columns;
+    while (cut > 0 && cut < length && strncmp(line + cut, "  ", 2) != 0)
+        cut--;
+    return cut > 0 || length == 0 ? cut : columns;
+}
+
 /** What does not fit is cut: a line that wraps could not be found again. Groups that do not fit are counted. */
 static void draw(FILE *out)
 {
@@ -57,7 +67,7 @@ static void draw(FILE *out)
     const int room = rows < MAX_GROUPS ? rows : MAX_GROUPS;
     const int count = display.groups <= room ? display.groups : room - 1;
     for (int i = 0; i < count; i++)
-        fprintf(out, "%s%.*s", i ? "\n" : "", columns, display.lines[i]);
+        fprintf(out, "%s%.*s", i ? "\n" : "", fitting(display.lines[i], columns), display.lines[i]);
     display.drawn = count;
     if (count < display.groups) {
         char more[80];

@@ -22,6 +22,18 @@ SETUPS = {
 }
 
 
+FIELDS = (r"group \d+  step \d+/\d+  left \d+:\d\d:\d\d(  (loss -?\d+\.\d{5}|psnr -?[\d.]+ dB|[\d.]+ ms|\d+ images/s|teacher \d+ steps? (old|ahead), weight [\d.e-]+|"
+          r"pushes \d+, in the mean [\d.]+ updates old))*")
+WAYS = {
+    "allreduce": ["train.strategy=allreduce", "cluster.ranks_per_group=2"],
+    "model_parallel": ["train.strategy=model_parallel", "cluster.ranks_per_group=2"],
+    "central_storage": ["train.strategy=central_storage", "cluster.ranks_per_group=2"],
+    "async_parameter_server": ["train.strategy=async_parameter_server", "cluster.ranks_per_group=3"],
+    "diloco": ["train.strategy=diloco", "cluster.groups=2"],
+    "srgan": ["train.strategy=codistill", "cluster.groups=2", "train.recipe=srgan", "gan.features=3", "gan.hidden=5"],
+}
+
+
 class Screen:
     """A terminal of so many columns that understands what we send; lines never scroll away."""
 
@@ -85,7 +97,8 @@ def terminal(setup, columns):
         lines = [line for line in screen.lines if re.match(r"group \d  step", line)]
         check(len(lines) == groups, f"{len(lines)} lines for {groups} groups remain:\n{shown}")
         for group, line in enumerate(lines):
-            check(line.startswith(f"group {group}  step 300/300  left 0:00:00  lo"), f"the last line of group {group}: {line}")
+            check(line.startswith(f"group {group}  step 300/300  left 0:00:00"), f"the last line of group {group}: {line}")
+            check(re.fullmatch(FIELDS, line), f"a field is cut: {line}")
             check(len(line) <= columns, f"{len(line)} columns of {columns}: {line}")
             for word in ["psnr", "images/s"] if columns > 100 else []:
                 check(word in line, f"no {word} in: {line}")
@@ -97,6 +110,21 @@ def terminal(setup, columns):
             check("\x1b" not in log and "\r" not in log, f"log.{group}.txt has control characters")
             check([int(s) for s in re.findall(r"step (\d+)/300", log)] == list(range(10, 301, 10)), f"log.{group}.txt:\n{log}")
     return case
+
+
+def strategies(bench):
+    """At 80 columns the time left is to be seen, whatever else a strategy or a recipe has to show."""
+    for name, overrides in WAYS.items():
+        sent, code = on_terminal(bench, 80, [f"name={name}", *overrides, "train.steps=100000000", "log.every=20", "eval.every=40"], 6)
+        check(code == 0, f"{name}: exit code {code}:\n{sent}")
+        screen = Screen(80)
+        screen.feed(sent)
+        shown = "\n".join(screen.lines)
+        check(not screen.wrapped, f"{name}: a line is wider than the terminal:\n{shown}")
+        lines = re.findall(r"group \d+  step [^\x1b\r\n]*", sent)
+        check(len(lines) > 3, f"{name}: {lines}")
+        for line in lines:
+            check(len(line) < 80 and re.fullmatch(FIELDS, line), f"{name}: {line}")
 
 
 def few_rows(bench):
@@ -182,10 +210,12 @@ CASES = {
     "terminal-2x1": terminal("2x1", 120),
     "terminal-3x1-narrow": terminal("3x1", 40),
     "terminal-few-rows": few_rows,
+    "strategies": strategies,
     "terminal-between": between_lines,
     "pipe-single": elsewhere("single"),
     "pipe-2x1": elsewhere("2x1"),
 }
 
 if __name__ == "__main__":
-    sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))
+    names = sys.argv[2:] or [name for name in CASES if name != "strategies"]  # which takes long, and is a test of its own
+    sys.exit(run_cases(CASES, sys.argv[1], names))
