@@ -61,8 +61,7 @@ typedef struct arguments {
 static void show_progress(void *context, size_t done, size_t total, const cod_evaluated *image)
 {
     (void)context;
-    fputs("\r\033[K", stderr);
-    cod_print(stderr, "%zu/%zu %s: %.2f dB", done, total, image->file, image->quality.psnr_y);
+    cod_print_progress(stderr, image->file, "%.2f dB, picture %zu of %zu", image->quality.psnr_y, done, total);
     if (done == total)
         fputc('\n', stderr);
 }

@@ -190,8 +190,7 @@ static cod_status work_find(const arguments *args, picture_work *work)
 
 static void show_progress(void *context, size_t done, size_t total)
 {
-    fputs("\r\033[K", stderr);
-    cod_print(stderr, "%s: part %zu of %zu", (const char *)context, done, total);
+    cod_print_progress(stderr, context, "part %zu of %zu", done, total);
 }
 
 /** Which of several pictures this is, and how long the rest will take if time goes with the size of files. */

@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 enum { COLUMNS = 80, LEAST = 40, MOST = 120, GAP = 2, HANGING = 6, CELLS = 3 };
 
@@ -27,14 +25,8 @@ void cod_help_leave_unwrapped(void)
 
 static size_t columns_of(FILE *out)
 {
-    struct winsize size = {0};
-    const char *said = getenv("COLUMNS");
-    if (!isatty(fileno(out)))
-        return COLUMNS;
-    long columns = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-    if (columns == 0 && said != NULL)
-        columns = strtol(said, NULL, 10);
-    return columns <= 0 ? COLUMNS : columns < LEAST ? LEAST : columns > MOST ? MOST : (size_t)columns;
+    const size_t columns = cod_print_columns(out);
+    return columns == 0 ? COLUMNS : columns < LEAST ? LEAST : columns > MOST ? MOST : columns;
 }
 
 static void put_spaces(writer *w, size_t column)

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 enum { ESCAPED = 4, PIECE = 4096 };
 
@@ -56,4 +58,38 @@ void cod_print_text(FILE *out, const char *text)
 bool cod_print_has_lost(void)
 {
     return lost;
+}
+
+size_t cod_print_columns(FILE *out)
+{
+    struct winsize size = {0};
+    const char *said = getenv("COLUMNS");
+    if (!isatty(fileno(out)))
+        return 0;
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    const long columns = said != NULL ? strtol(said, NULL, 10) : 0;
+    return columns > 0 ? (size_t)columns : 0;
+}
+
+void cod_print_progress(FILE *out, const char *name, const char *fmt, ...)
+{
+    enum { USUAL = 80, SHORTEST = 8 };
+    char rest[256];
+    va_list args;
+    va_start(args, fmt);
+    const int length = vsnprintf(rest, sizeof rest, fmt, args);
+    va_end(args);
+    const size_t columns = cod_print_columns(out) > 0 ? cod_print_columns(out) : USUAL;
+    const size_t taken = (size_t)length + sizeof ": ";
+    const size_t room = columns > taken + SHORTEST ? columns - taken : SHORTEST;
+    const cod_shown_text shown = cod_shown(name);
+    const char *end = shown.text;
+    if (strlen(end) > room) {
+        end += strlen(end) - (room - 3);
+        while ((*end & 0xC0) == 0x80) /* within a character */
+            end++;
+    }
+    fputs("\r\033[K", out);
+    cod_print(out, "%s%s: %s", end != shown.text ? "..." : "", end, rest);
 }

@@ -24,4 +24,13 @@ void cod_print_text(FILE *out, const char *text);
 /** Whether there was no memory for a text that was meant for standard output. */
 bool cod_print_has_lost(void);
 
+/** Columns of the terminal behind `out`, as it says or as COLUMNS does; 0 where neither is known, or none is there. */
+size_t cod_print_columns(FILE *out);
+
+/**
+ * Replaces what stands on a terminal's current line by "NAME: ...". A line that wraps could not be replaced again, so
+ * that of a name that is too long only the end is shown.
+ */
+void cod_print_progress(FILE *out, const char *name, const char *fmt, ...) COD_PRINTF(3, 4);
+
 #endif

@@ -189,14 +189,13 @@ static void show_progress(pipeline *p, bool last)
     if (!p->job->progress || (!last && now - p->shown_s < 0.25))
         return;
     p->shown_s = now;
-    fprintf(stderr, "\r\033[K");
     if (last)
-        return;
-    cod_print(stderr, "%s: frame %.0f", p->job->input, done);
-    if (p->clip.frames >= done) {
-        cod_print(stderr, " of %.0f, %.2f frames/s, %s left", p->clip.frames, done / passed,
-                  cod_duration(passed / done * (p->clip.frames - done)).text);
-    }
+        fputs("\r\033[K", stderr);
+    else if (p->clip.frames >= done)
+        cod_print_progress(stderr, p->job->input, "frame %.0f of %.0f, %.2f frames/s, %s left", done, p->clip.frames,
+                           done / passed, cod_duration(passed / done * (p->clip.frames - done)).text);
+    else
+        cod_print_progress(stderr, p->job->input, "frame %.0f", done);
 }
 
 static cod_status run_frames(pipeline *p)

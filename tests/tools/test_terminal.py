@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 
+from test_bad_inputs import png
 from train_support import STOPPED, check, kill_job, run_cases
 
 SETUPS = {
@@ -204,7 +205,32 @@ def helps(bench):
     check(shown.startswith("usage: codistill compare CONFIG.yaml [--strategies LIST]\n             [--seeds LIST] [--dry-run] [key.path=value ...]\n"), shown)
 
 
+def long_names(bench):
+    """A line that shows how far a picture is stays one line, which the next one replaces, however long the picture's name."""
+    name = "/".join(["pictures of " + "x" * 40] * 4) + "/é" + "é" * 40 + ".png"
+    os.makedirs(os.path.dirname(bench.path(name)))
+    with open(bench.path(name), "wb") as file:
+        file.write(png(40, 40))
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    for command in (["upscale", name, "-o", "big.png", "--tile", "8"], ["eval", "bicubic", "--data", "."]):
+        process = subprocess.Popen([bench.program, *command], cwd=bench.folder, env={**os.environ, **bench.environment}, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=slave)
+        check(process.wait(timeout=300) == 0, f"{command} failed")
+    os.close(slave)
+    sent = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(master, 65536):
+            sent += chunk
+    os.close(master)
+    lines = [line.strip("\r\n") for line in sent.decode().split("\r\x1b[K")]
+    parts = [line for line in lines if re.fullmatch(r"\.\.\.é+\.png: part \d+ of \d+", line)]
+    check(parts and any(re.fullmatch(r"\.\.\.é+\.png: [\d.]+ dB, picture \d of \d", line) for line in lines), f"lines: {lines}")
+    check(max(map(len, lines)) < 60 and max(len(line.encode()) for line in parts) > 55, f"lines: {lines}")
+
+
 CASES = {
+    "long-names": long_names,
     "help": helps,
     "terminal-single": terminal("single", 120),
     "terminal-2x1": terminal("2x1", 120),
