@@ -12,21 +12,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void list_models(FILE *out)
+/** @return false when memory is short */
+static bool list_models(FILE *out)
 {
     cod_arena arena = {0};
+    bool complete = true;
     for (size_t i = 0; cod_model_kind_at(i) != NULL; i++) {
         const cod_model_kind *kind = cod_model_kind_at(i);
         cod_print(out, i > 0 ? "\n%s: %s\n" : "%s: %s\n", kind->name, kind->table->help);
         for (size_t k = 0; k < kind->table->count; k++) {
             const cod_option *option = &kind->table->options[k];
+            const char *takes = cod_option_expectation(option, &arena);
+            complete = complete && takes != NULL;
             cod_print(out, "  %s", option->key);
             putc('\t', out);
-            cod_print(out, "%s (default %s; %s)\n", option->help, option->default_text,
-                      cod_option_expectation(option, &arena));
+            cod_print(out, "%s (default %s; %s)\n", option->help, option->default_text, takes != NULL ? takes : "");
         }
     }
     cod_arena_clear(&arena);
+    return complete && !ferror(out);
 }
 
 int cod_cmd_models(int argc, char **argv)
@@ -41,13 +45,12 @@ int cod_cmd_models(int argc, char **argv)
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (out == NULL)
-        return cod_cmd_failed(cod_fail(COD_ERR_MEMORY, "no memory for the list of models"));
-    list_models(out);
-    fclose(out);
-    cod_help_print(stdout, text);
+    const bool listed = out != NULL && list_models(out), closed = out != NULL && fclose(out) == 0;
+    const bool complete = listed && closed;
+    if (complete)
+        cod_help_print(stdout, text);
     free(text);
-    return COD_EXIT_OK;
+    return cod_cmd_end(complete ? COD_OK : cod_fail(COD_ERR_MEMORY, "no memory for the list of models"));
 }
 
 /** What docs/config.md says before its tables. */

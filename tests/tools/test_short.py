@@ -63,6 +63,8 @@ def export(bench):
 
 def config(bench):
     fail_each(bench, "config", "--markdown")
+    fail_each(bench, "models")
+    fail_each(bench, "--complete", "train", "model.na")
 
 
 def upscale(bench):
