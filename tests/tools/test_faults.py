@@ -229,6 +229,21 @@ def storage_fails(spoil, mend, reason):
     return case
 
 
+def waited_for(bench):
+    """Others remove each version of a group that another one waits for: the job ends with a message that names the version."""
+    arguments = ["train", "t.yaml", *ENDLESS, *ON_FILES, "exchange.deterministic=true", "exchange.lag_steps=5", "exchange.pull_timeout_s=0.3"]
+    process = bench.start(*arguments)
+    wait_for_steps(bench, process, "f", 3)
+    shard = bench.path("shared", "group-1", "shard-0")
+    while process.poll() is None:
+        for name in os.listdir(shard):
+            if name.endswith(".bin") and not name.startswith("."):
+                with contextlib.suppress(OSError):
+                    os.remove(os.path.join(shard, name))
+    result = bench.wait(process, arguments)
+    check(result.code == 1 and re.search(r"version \d+ of group 1, for which this group waits, was lost", result.err), "another end", result)
+
+
 def fill(folder):
     with contextlib.suppress(OSError), open(os.path.join(folder, "filler"), "wb", buffering=0) as file:
         while True:
@@ -406,6 +421,7 @@ CASES = {
     "disk-full": disk_full,
     "exchange-disk-full": storage_fails(fill, lambda folder: os.remove(os.path.join(folder, "filler")), "No space left on device"),
     "exchange-folder-gone": storage_fails(take_away, give_back, "cannot publish"),
+    "exchange-waited-for": waited_for,
     "exchange-hangs-sigint": exchange_hangs(signal.SIGINT),
     "exchange-hangs-sigterm": exchange_hangs(signal.SIGTERM),
     "output-hangs-checkpoint": output_hangs("single", "checkpoints", signal.SIGINT),

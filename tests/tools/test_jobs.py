@@ -367,6 +367,8 @@ def strangers(bench):
     result = train(bench, 0, "name=a", "output=site", f"nonce={nonce}", *fixed)
     check(os.path.getsize(bench.path("site", "a", "exchange.0.jsonl")) > 0 and "publishes another" not in result.err,
           "a group of the same run is refused", result)
+    check(os.path.exists(bench.path("site", "a", "group.0.safetensors")) and not os.path.exists(bench.path("site", "a", "final.safetensors")),
+          "a site has another model than its own", result)
 
 
 def sealed(bench):

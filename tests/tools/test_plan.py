@@ -104,6 +104,8 @@ def followed(bench):
           "18 groups", result)
     result = planned(bench, *two, "exchange.deterministic=true", "exchange.lag_steps=5")
     check("can follow" not in result.out and "1 peer pulled" in result.out, "deterministic", result)
+    result = bench.run("train", "t.yaml", "train.strategy=codistill", "cluster.groups=2", "train.steps=4", "exchange.period=4")
+    check(result.code == 0 and "a pull takes 8 steps at least" in result.err, "the run does not say so", result)
 
 
 def chosen_coder(bench):

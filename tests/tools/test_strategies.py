@@ -356,6 +356,8 @@ def merge_shares(bench):
             moved = farthest(before, after)
             check(farthest(after, expected) < 1e-3 * moved, f"{groups}: group {group} is {farthest(after, expected)} away, and moved {moved}")
             check(bench.events(names[1], group)[-1]["alpha"] == 1, f"{bench.events(names[1], group)}")
+            losses = [peer["teacher_loss"] for line in bench.metrics(names[1], group) for peer in line["peers"]]
+            check(losses and set(losses) == {None}, f"a teacher without a weight has run: {losses}")
 
 
 def data_of_all(bench):
