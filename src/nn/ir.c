@@ -35,18 +35,31 @@ size_t ir_group_end(const ir_program *program, size_t first)
     return end;
 }
 
+/** Makes room for one more tensor. */
+static bool reserve_tensor(ir_program *program)
+{
+    if (program->tensor_count < program->tensor_capacity)
+        return true;
+    const size_t capacity = program->tensor_capacity ? 2 * program->tensor_capacity : 256;
+    ir_tensor *grown = realloc(program->tensors, capacity * sizeof *grown);
+    if (grown == NULL)
+        return false;
+    program->tensors = grown;
+    program->tensor_capacity = capacity;
+    if (program->tensor_count == 0)
+        program->tensors[program->tensor_count++] = (ir_tensor){0};
+    return true;
+}
+
+cod_status ir_begin(ir_program *program)
+{
+    return reserve_tensor(program) ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for a program's tensors");
+}
+
 int ir_add_tensor(ir_program *program, ir_tensor tensor)
 {
-    if (program->tensor_count == program->tensor_capacity) {
-        const size_t capacity = program->tensor_capacity ? 2 * program->tensor_capacity : 256;
-        ir_tensor *grown = realloc(program->tensors, capacity * sizeof *grown);
-        if (grown == NULL)
-            return 0;
-        program->tensors = grown;
-        program->tensor_capacity = capacity;
-        if (program->tensor_count == 0)
-            program->tensors[program->tensor_count++] = (ir_tensor){0};
-    }
+    if (!reserve_tensor(program))
+        return 0;
     const int index = (int)program->tensor_count++;
     if (tensor.root == 0)
         tensor.root = index;

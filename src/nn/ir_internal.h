@@ -142,6 +142,8 @@ static inline cod_op ir_op(const ir_instr *instr, bool deterministic)
 cod_view ir_view(const ir_program *program, int tensor);
 /** One past the last instruction that runs in one plan with `first`, which is the first of them. */
 size_t ir_group_end(const ir_program *program, size_t first);
+/** Makes tensor 0 of an empty program, which stands for none, and for each that there is no memory for. */
+COD_MUST_CHECK cod_status ir_begin(ir_program *program);
 /** Appends; 0 / -1 when memory is short. */
 int ir_add_tensor(ir_program *program, ir_tensor tensor);
 int ir_add_instr(ir_program *program, ir_instr instr);

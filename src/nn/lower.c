@@ -90,7 +90,8 @@ cod_status ir_lower(ir_context *context, const cod_program_spec *spec, ir_progra
     COD_TRY(cod_stage_find_range(context->graph, &layout, &spec->stage, false, &lower.own));
     lower.stage = cod_stage_is_part(&spec->stage) ? spec->stage : (cod_stage){0, cod_graph_node_count(context->graph)};
     lower.by_batch = spec->batch_statistics | (lower.training ? cod_set_of(lower.set) : 0);
-    const cod_status status = lower_all(&lower);
+    cod_status status = ir_begin(out);
+    COD_THEN(status, lower_all(&lower));
     cod_arena_clear(&lower.arena);
     return status;
 }
