@@ -164,6 +164,14 @@ static bool sleep_in_peace(int ms)
     return cod_stop_count(SIGTERM) == before;
 }
 
+/** Milliseconds that a rank leaves those below it to speak for all. */
+static int stagger_ms(const cod_comm *comm)
+{
+    enum { STAGGER_MS = 250, LONGEST_MS = 3000 };
+    const int rank = cod_comm_rank(comm);
+    return rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
+}
+
 /**
  * Says why and ends all ranks. Every rank that failed comes here; the first to speak silences the others, so that there
  * is one message: a rank with a reason of its own before those that only know that another failed, of equals the
@@ -172,12 +180,12 @@ static bool sleep_in_peace(int ms)
  */
 static _Noreturn void end_job(progress_log *log, cod_status status)
 {
+    enum { PEER_MS = 3000, AGREED_MS = 60000, KILL_MS = 5000 };
     const cod_comm *comm = log->comm;
-    enum { STAGGER_MS = 250, LONGEST_MS = 3000, AGREED_MS = 60000, KILL_MS = 5000 };
-    const int rank = cod_comm_rank(comm), stagger = rank < LONGEST_MS / STAGGER_MS ? rank * STAGGER_MS : LONGEST_MS;
-    const int patience = cod_error_said_elsewhere() ? AGREED_MS : status == COD_ERR_PEER ? LONGEST_MS : 0;
+    const int rank = cod_comm_rank(comm);
+    const int patience = cod_error_said_elsewhere() ? AGREED_MS : status == COD_ERR_PEER ? PEER_MS : 0;
     int code = COD_EXIT_FAILED;
-    if (sleep_in_peace(stagger + patience)) {
+    if (sleep_in_peace(stagger_ms(comm) + patience)) {
         if (cod_comm_size(comm) > 1 && status != COD_ERR_ARGUMENT)
             status =
                 cod_fail_prefix(status, "rank %d on %s", rank, cod_comm_node_name(comm, cod_comm_node_of(comm, rank)));
@@ -192,6 +200,18 @@ static _Noreturn void end_job(progress_log *log, cod_status status)
     if (cod_comm_launched_ranks() == 0) /* alone: nobody to end, and MPI's abort would say its own word */
         _exit(code);
     cod_comm_abort(code);
+}
+
+/** Ends a job of which all is done and written, though not all ranks come to their end. */
+static _Noreturn void end_finished_job(const cod_comm *comm)
+{
+    if (sleep_in_peace(stagger_ms(comm))) {
+        cod_display_close();
+        cod_log_warn("the run has finished, but not all of its ranks end: %s; the job ends without them",
+                     cod_error_message());
+        cod_launch_tell_over(COD_EXIT_OK);
+    }
+    cod_comm_abort(COD_EXIT_OK);
 }
 
 static void give_up(void *log, cod_status why)
@@ -251,9 +271,11 @@ static int train_joined(const train_arguments *arguments)
                                        .version = cod_version,
                                        .give_up = give_up,
                                        .give_up_context = &log};
-    cod_train_ending ending = COD_TRAIN_FINISHED;
+    cod_train_ending ending;
     cod_log_set_sink(log_line, &log, COD_LOG_INFO);
     status = cod_train_run(&request, &ending);
+    if (status == COD_ERR_INTERRUPTED && ending == COD_TRAIN_FINISHED)
+        end_finished_job(comm);
     if (status != COD_OK)
         end_job(&log, status);
     const int code = ending == COD_TRAIN_FINISHED ? COD_EXIT_OK : COD_EXIT_STOPPED;
@@ -266,8 +288,10 @@ static int train_joined(const train_arguments *arguments)
     if (cod_comm_rank(comm) == 0)
         cod_launch_tell_exit_code(code);
     status = cod_comm_finalize(comm);
+    if (status == COD_ERR_INTERRUPTED && ending == COD_TRAIN_FINISHED)
+        end_finished_job(comm);
     if (status != COD_OK)
-        cod_comm_abort(cod_cmd_failed(status));
+        end_job(&log, status);
     cod_run_config_clear(&config);
     /* The launching process has been told. Of any other code than 0 mpirun speaks, and ends the ranks that are left. */
     return cod_launch_is_told() ? COD_EXIT_OK : code;

@@ -94,6 +94,11 @@ bool cod_launch_is_told(void)
     return getenv(COD_LAUNCHER_VARIABLE) != NULL && cod_comm_launched_ranks() > 0 && cod_news_are_read();
 }
 
+void cod_launch_tell_over(int code)
+{
+    cod_news_send(COD_NEWS_OVER, code, NULL);
+}
+
 /** Starts `args`; its standard error can be read from *from. @return the child, or -1 */
 static pid_t start(char **args, int *from)
 {
@@ -203,7 +208,7 @@ static void explain(const job *j, const cod_relay_death *death, cod_launch_endin
 {
     const size_t bytes = sizeof ending->why;
     const bool killed = WIFSIGNALED(j->state) && j->reason == NOT_ENDED;
-    if (j->relay.spoken || j->reason == PRESSED) /* who asks twice knows why ranks are killed */
+    if (j->relay.spoken || j->relay.over || j->reason == PRESSED) /* who asks twice knows why ranks are killed */
         return;
     ending->has_begun = j->relay.told > 0 || death->rank >= 0;
     if (j->reason == DEAF) {
@@ -249,7 +254,7 @@ static bool is_good(int code)
 static void conclude(const job *j, const cod_relay_death *death, cod_launch_ending *ending)
 {
     explain(j, death, ending);
-    if (ending->why[0] == '\0' ? !j->relay.spoken && j->reason == NOT_ENDED : !ending->has_begun)
+    if (ending->why[0] == '\0' ? !j->relay.spoken && !j->relay.over && j->reason == NOT_ENDED : !ending->has_begun)
         cod_print_text(stderr, j->relay.held_text); /* what mpirun said where nobody else has */
     /* A first rank that saved and ended well has not seen that another failed. */
     const bool failed = j->relay.spoken || ending->why[0] != '\0';

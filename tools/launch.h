@@ -33,6 +33,8 @@ void cod_launch_tell_rank(int rank);
 
 /** For the first rank: tells its exit code to the launching process, which mpirun's own code may hide. */
 void cod_launch_tell_exit_code(int code);
+/** For any rank: the job has done all that it should, and is about to be ended without ranks that hang. */
+void cod_launch_tell_over(int code);
 
 /** Whether `codistill train` has started this rank, and is told its exit code. */
 bool cod_launch_is_told(void);

@@ -46,7 +46,7 @@ static bool read_number(const char **at, const char *end, int *number)
 
 static bool read_news(const char *at, const char *end, cod_news *news)
 {
-    if (at == end || strchr("SXPA", *at) == NULL || *at == '\0')
+    if (at == end || strchr("SXOPA", *at) == NULL || *at == '\0')
         return false;
     news->kind = (cod_news_kind)*at++;
     if (!read_number(&at, end, &news->number))

@@ -20,6 +20,7 @@ enum {
 typedef enum cod_news_kind {
     COD_NEWS_LINE = 'S',  /**< number: a group; text: its new line on the terminal */
     COD_NEWS_CODE = 'X',  /**< number: the first rank's exit code */
+    COD_NEWS_OVER = 'O',  /**< number: the job's exit code, which ends without ranks that hang: nothing is lost */
     COD_NEWS_BEGUN = 'P', /**< number: a rank, whose process has the id `pid` */
     COD_NEWS_ASKED = 'A', /**< number: a rank that has heard the request to end */
 } cod_news_kind;

@@ -54,8 +54,9 @@ static void take_news(cod_relay *r, const cod_news *news)
     if (news->kind == COD_NEWS_LINE) {
         cod_show(news->text, news->bytes, false, text, sizeof text);
         cod_display_group(news->number, text);
-    } else if (news->kind == COD_NEWS_CODE) {
+    } else if (news->kind == COD_NEWS_CODE || news->kind == COD_NEWS_OVER) {
         r->code = news->number;
+        r->over = r->over || news->kind == COD_NEWS_OVER;
     } else if (news->kind == COD_NEWS_BEGUN && rank >= 0 && news->pid > 0) {
         r->told += r->pids[rank] == 0;
         r->pids[rank] = news->pid;

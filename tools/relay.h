@@ -22,6 +22,7 @@ typedef struct cod_relay {
     size_t held_bytes;
     bool in_banner, spoken;         /**< a rank has said why the job fails */
     int code;                       /**< that the first rank told, or -1 */
+    bool over;                      /**< and that the job has, which has ended without ranks that hang */
     int pids[COD_RELAY_MOST];       /**< of ranks, as they told; else 0 */
     bool has_heard[COD_RELAY_MOST]; /**< the request to end */
     int told, heard;                /**< ranks that did */

@@ -21,10 +21,9 @@ static void *progress_loop(void *context)
 {
     cod_comm *comm = context;
     while (!atomic_load(&comm->ending)) {
-        int found;
         comm_lock(comm);
         direct_progress(comm);
-        MPI_Iprobe(MPI_ANY_SOURCE, COD_TAG_NEVER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        life_answer(comm);
         comm_requests_sweep(comm);
         levels_progress(comm);
         long_gets_progress(comm);
@@ -140,6 +139,7 @@ static cod_status join(cod_comm *comm)
     if (provided < MPI_THREAD_SERIALIZED)
         return cod_fail(COD_ERR_UNSUPPORTED, "%s does not offer MPI_THREAD_SERIALIZED", comm->library);
     COD_TRY(check_world(comm));
+    COD_TRY(life_create(comm));
     COD_TRY(comm_find_nodes(comm));
     char host[256] = "";
     if (comm->node_rank == 0 && gethostname(host, sizeof host - 1) == 0)
@@ -150,6 +150,7 @@ static cod_status join(cod_comm *comm)
 
 static void release_job(cod_comm *comm)
 {
+    life_destroy(comm);
     free(comm->node_of);
     free(comm->names);
     pthread_mutex_destroy(&comm->lock);
@@ -196,13 +197,15 @@ cod_status cod_comm_finalize(cod_comm *comm)
         return COD_OK;
     cod_request *barrier = NULL;
     COD_TRY(comm_barrier_start(comm, MPI_COMM_WORLD, &barrier));
-    cod_status status = cod_request_wait(&barrier, comm->teardown_timeout_s);
+    cod_status status = life_wait_at_end(comm, &barrier);
+    COD_THEN(status, life_settle(comm));
+    if (status == COD_OK) {
+        cod_group_destroy(comm->world); /* where all ranks meet again, after the last question */
+        life_end_answers(comm);
+    }
     atomic_store(&comm->ending, true);
     pthread_join(comm->progress, NULL);
-    if (status != COD_OK)
-        return cod_fail(status, "other ranks did not end within %.0f s (cluster.teardown_timeout_s)",
-                        comm->teardown_timeout_s);
-    cod_group_destroy(comm->world);
+    COD_TRY(status);
     comm_requests_sweep(comm);
     status = COD_MPI(MPI_Finalize());
     release_job(comm);

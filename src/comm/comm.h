@@ -74,8 +74,8 @@ COD_MUST_CHECK cod_status cod_comm_init(const cod_comm_options *options, cod_com
 void cod_comm_configure(cod_comm *comm, const cod_comm_options *options);
 
 /**
- * Ends the job. Collective on all ranks: waits, progressing, until all have come here, but no longer than
- * teardown_timeout_s. Destroy windows and groups before.
+ * Ends the job. Collective on all ranks: waits, progressing, until all have come here, or one has shown no
+ * sign of life for teardown_timeout_s (cod_comm_wait_for_ranks()). Destroy windows and groups before.
  *
  * @param comm  taken; NULL does nothing
  * @return COD_ERR_INTERRUPTED if some ranks did not come: everything is then left as it is, because MPI cannot be ended
@@ -132,6 +132,19 @@ COD_MUST_CHECK cod_status cod_request_test(cod_request **request, bool *done);
  * @return COD_ERR_INTERRUPTED when the time is over; the request lives on
  */
 COD_MUST_CHECK cod_status cod_request_wait(cod_request **request, double timeout_s);
+
+/**
+ * Waits for a request that other ranks may be late to join, as cod_request_wait() does, but as long as all of them
+ * live: a rank shows no sign of life when its progress thread does not answer (it is stopped, or its machine is gone),
+ * or while the thread that joined the job uses no processor time (it hangs). For that thread only.
+ *
+ * @param silence_s  how long a rank may show no sign of life
+ * @return COD_ERR_INTERRUPTED, naming the rank, when one has shown none for so long; the request lives on
+ */
+COD_MUST_CHECK cod_status cod_comm_wait_for_ranks(cod_comm *comm, cod_request **request, double silence_s);
+
+/** A sign of life of this rank, while it waits for what takes no processor time. Any thread. */
+void cod_comm_note_life(cod_comm *comm);
 
 /**
  * To be called between two tests of something that is not done yet. `looks` counts the calls, from zero: the first

@@ -15,6 +15,10 @@
 typedef struct group_levels group_levels; /* levels.c */
 typedef struct group_direct group_direct; /* direct.c */
 typedef struct window_long window_long;   /* window_get.c */
+typedef struct job_life job_life;         /* life.c */
+
+/** Tags of messages between any two ranks of the job, above COD_MESSAGE_TAG_MAX. */
+enum { COD_TAG_ANSWER = 32766, COD_TAG_QUESTION = 32767 };
 
 struct cod_comm {
     pthread_mutex_t lock; /**< held around every MPI call, and never while waiting */
@@ -32,6 +36,7 @@ struct cod_comm {
     struct cod_request *long_gets; /**< gets in pieces that are under way */
     group_levels *levels;          /**< of groups that average by node */
     group_direct *directs;         /**< of groups whose messages begin and end in a device's memory */
+    job_life *life;                /**< of the other ranks */
 };
 
 /** One operation of one or several MPI requests. */
@@ -74,6 +79,18 @@ void long_gets_progress(cod_comm *comm);
  */
 void direct_progress(cod_comm *comm);
 
+/** To be called by the thread that trains, whose work is this rank's sign of life. */
+COD_MUST_CHECK cod_status life_create(cod_comm *comm);
+void life_destroy(cod_comm *comm);
+/** Answers who asks whether this rank lives, and lets MPI move messages. Under the lock. */
+void life_answer(cod_comm *comm);
+/** cod_comm_wait_for_ranks() with teardown_timeout_s, which a failure names. */
+COD_MUST_CHECK cod_status life_wait_at_end(cod_comm *comm, cod_request **request);
+/** Waits for what other ranks have yet to answer; from then on this rank asks nothing, and waits without a limit. */
+COD_MUST_CHECK cod_status life_settle(cod_comm *comm);
+/** Waits until this rank's own answers are sent, when no rank asks any more. */
+void life_end_answers(cod_comm *comm);
+
 void comm_lock(cod_comm *comm);
 void comm_unlock(cod_comm *comm);
 /** Turns an MPI error code into a status, naming the call. */
@@ -89,6 +106,8 @@ COD_MUST_CHECK cod_status comm_barrier_start(cod_comm *comm, MPI_Comm ranks, cod
 COD_MUST_CHECK cod_status comm_request_started(cod_request **request, cod_status status);
 /** Whether the request is done; if so, its finish() has run. Does not free the request. Takes the lock. */
 COD_MUST_CHECK cod_status comm_request_poll(cod_request *request, bool *done);
+/** Leaves a request to the progress thread, as cod_request_abandon() does. Under the lock. */
+void comm_request_give_up(cod_request *request);
 /** Frees requests that were given up and have ended. Under the lock. */
 void comm_requests_sweep(cod_comm *comm);
 

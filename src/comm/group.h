@@ -59,8 +59,8 @@ COD_MUST_CHECK cod_status cod_group_create_across(const cod_group *group, cod_gr
 COD_MUST_CHECK cod_status cod_group_create_interleaved(const cod_group *group, int stride, cod_group **out);
 
 /**
- * Collective on the group, which must have no request outstanding; never waits longer than teardown_timeout_s. NULL
- * does nothing.
+ * Collective on the group, which must have no request outstanding; waits until all have come here, or one has
+ * shown no sign of life for teardown_timeout_s. NULL does nothing.
  */
 void cod_group_destroy(cod_group *group);
 

@@ -149,7 +149,7 @@ void cod_group_destroy(cod_group *group)
     /* Freeing a communicator may wait for its other ranks, so a barrier that can be given up goes first. */
     cod_request *barrier = NULL;
     cod_status status = comm_barrier_start(group->comm, group->mpi, &barrier);
-    COD_THEN(status, cod_request_wait(&barrier, group->comm->teardown_timeout_s));
+    COD_THEN(status, life_wait_at_end(group->comm, &barrier));
     direct_leave(group->direct);
     direct_destroy(group, status == COD_OK);
     levels_destroy(group, status == COD_OK);

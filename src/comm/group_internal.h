@@ -9,7 +9,6 @@
 #include "comm/group.h"
 
 enum {
-    COD_TAG_NEVER = 32767,      /**< a tag that no rank sends: probing for it only lets MPI move messages */
     COD_TAG_NODES = 32766,      /**< of cod_group_share_by_node_start(): above all lanes */
     GROUP_PART_COUNT = 1 << 28, /**< elements of one MPI call: MPI counts in int */
 };

@@ -8,7 +8,7 @@
 #include "comm/comm.h"
 
 enum {
-    COD_MESSAGE_TAG_MAX = 32766 /**< tags from 0 up to here; MPI promises no more */
+    COD_MESSAGE_TAG_MAX = 32765 /**< tags from 0 up to here: MPI promises two more, which are comm's own */
 };
 
 /** Starts sending; `data` is borrowed until the request is done, which may be before the receiver has the message. */

@@ -91,7 +91,7 @@ void cod_node_memory_destroy(cod_node_memory *memory)
     cod_comm *comm = memory->comm;
     cod_request *meeting = NULL;
     cod_status status = comm_barrier_start(comm, memory->ranks, &meeting);
-    COD_THEN(status, cod_request_wait(&meeting, comm->teardown_timeout_s));
+    COD_THEN(status, life_wait_at_end(comm, &meeting));
     if (status == COD_OK) {
         comm_lock(comm);
         MPI_Win_unlock_all(memory->window);

@@ -20,7 +20,7 @@ typedef struct cod_node_memory cod_node_memory;
  * @return COD_ERR_MPI if MPI has no shared memory, for example because its component is switched off
  */
 COD_MUST_CHECK cod_status cod_node_memory_create(cod_comm *comm, size_t bytes, cod_node_memory **out);
-/** Collective on the node's ranks, waiting no longer than teardown_timeout_s. NULL does nothing. */
+/** Collective on the node's ranks: waits for them as cod_group_destroy() does. NULL does nothing. */
 void cod_node_memory_destroy(cod_node_memory *memory);
 
 /** The part of a rank of this node, by cod_comm_node_rank(), at a 64-byte boundary. */

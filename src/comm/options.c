@@ -24,7 +24,9 @@ static const cod_option options[] = {
      "auto: pins each rank to an equal share of the cores that the ranks of its node were given, unless the launcher "
      "has already pinned them to different cores. none: leaves the ranks as the launcher placed them."},
     {"teardown_timeout_s", COD_OPTION_FLOAT, FIELD(teardown_timeout_s), "60", 0, 86400, NULL,
-     "Seconds that a finished rank waits for the others before it ends the whole job."},
+     "How many seconds another rank may show no sign of life, while a finished rank waits for it, before the whole job "
+     "ends. A rank shows none when it does not answer or its training thread stands still; one that is only slow is "
+     "waited for."},
     {"progress_interval_ms", COD_OPTION_FLOAT, FIELD(progress_interval_ms), "1", 0.01, 1000, NULL,
      "Milliseconds between two checks for messages while no gradients are being averaged. A shorter interval answers "
      "peers sooner and takes more processor time."},

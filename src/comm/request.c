@@ -141,6 +141,13 @@ cod_status cod_request_wait(cod_request **request, double timeout_s)
     }
 }
 
+void comm_request_give_up(cod_request *r)
+{
+    r->abandoned = true;
+    r->next = r->comm->abandoned;
+    r->comm->abandoned = r;
+}
+
 void cod_request_abandon(cod_request **request, void (*release)(void *context), void *context)
 {
     cod_request *r = *request;
@@ -152,11 +159,9 @@ void cod_request_abandon(cod_request **request, void (*release)(void *context), 
     }
     calm_down(r);
     comm_lock(r->comm);
-    r->abandoned = true;
     r->release = release;
     r->release_context = context;
-    r->next = r->comm->abandoned;
-    r->comm->abandoned = r;
+    comm_request_give_up(r);
     comm_unlock(r->comm);
 }
 

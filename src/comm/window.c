@@ -142,12 +142,9 @@ cod_status cod_window_destroy(cod_window *window)
     cod_comm *comm = window->comm;
     cod_request *barrier = NULL;
     COD_TRY(comm_barrier_start(comm, MPI_COMM_WORLD, &barrier));
-    cod_status status = cod_request_wait(&barrier, comm->teardown_timeout_s);
-    if (status != COD_OK)
-        return cod_fail(status, "other ranks did not finish within %.0f s (cluster.teardown_timeout_s)",
-                        comm->teardown_timeout_s);
+    COD_TRY(life_wait_at_end(comm, &barrier));
     comm_lock(comm);
-    status = COD_MPI(MPI_Win_unlock_all(window->mpi));
+    cod_status status = COD_MPI(MPI_Win_unlock_all(window->mpi));
     COD_THEN(status, COD_MPI(MPI_Win_free(&window->mpi)));
     long_gets_forget(window);
     comm_unlock(comm);

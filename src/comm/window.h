@@ -24,7 +24,8 @@ COD_MUST_CHECK cod_status cod_window_create(cod_comm *comm, size_t bytes, const 
                                             cod_window **out);
 
 /**
- * Ends the window. Collective on all ranks: waits until all have come here, but no longer than teardown_timeout_s.
+ * Ends the window. Collective on all ranks: waits until all have come here, or one has shown no sign of
+ * life for teardown_timeout_s.
  *
  * @param window  taken; NULL does nothing
  * @return COD_ERR_INTERRUPTED if some ranks did not come; the memory then stays, and `tools` ends the process by

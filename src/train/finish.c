@@ -79,33 +79,6 @@ static cod_status close_group(trainer *t)
     return cod_group_agree(t->group, t->leader ? closing_write(t, &c) : COD_OK, NULL);
 }
 
-/** Bytes of all groups' records: as long as they grow, somebody is at work. */
-static int64_t bytes_recorded(const trainer *t)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < 2 * cod_group_count(t->group); i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s.%d.jsonl", t->folder, i % 2 ? "exchange" : "metrics", i / 2);
-        bytes += cod_file_bytes(path);
-    }
-    return bytes;
-}
-
-/** Waits as long as other groups go on, and `patience_s` after their last sign. */
-static cod_status wait_for_others(const trainer *t, double patience_s, cod_request **request)
-{
-    const double look_s = fmin(patience_s, 1);
-    int64_t bytes = bytes_recorded(t);
-    cod_status status = COD_ERR_INTERRUPTED;
-    for (double quiet_s = 0; status == COD_ERR_INTERRUPTED && quiet_s < patience_s; quiet_s += look_s) {
-        const int64_t before = bytes;
-        status = cod_request_wait(request, look_s);
-        bytes = bytes_recorded(t);
-        quiet_s = bytes != before ? -look_s : quiet_s;
-    }
-    return status;
-}
-
 /** How groups of a job have ended: numbers of their ranks. */
 typedef struct endings {
     double diverged, stopped;
@@ -121,12 +94,10 @@ static cod_status meet_others(const trainer *t, double patience, endings *sums)
     cod_request *request = NULL;
     cod_status status =
         cod_group_reduce_start(cod_comm_world(t->context.comm), &sums->diverged, 2, COD_REDUCE_SUM, &request);
-    COD_THEN(status, wait_for_others(t, patience, &request));
-    if (status == COD_ERR_INTERRUPTED)
-        return cod_fail(COD_ERR_PEER,
-                        "other groups showed no progress for %.0f s; this group's model and checkpoint are saved",
-                        patience);
-    return status;
+    COD_THEN(status, cod_comm_wait_for_ranks(t->context.comm, &request, patience));
+    return status == COD_ERR_INTERRUPTED
+               ? cod_fail_prefix(COD_ERR_PEER, "this group's model and checkpoint are saved, but not all groups ended")
+               : status;
 }
 
 /** Reads a group's final values; they must fit `count`. */

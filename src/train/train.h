@@ -67,7 +67,8 @@ typedef struct cod_train_request {
 /**
  * Trains. Collective on all ranks of the job.
  *
- * @param[out] ending   how it ended, where the status is COD_OK
+ * @param[out] ending   how it ended, where the status is COD_OK; COD_TRAIN_FINISHED beside COD_ERR_INTERRUPTED: all is
+ *                      written, but a rank that hangs did not come to the end
  * @return the agreed failure of this rank's group. If only one rank prints it, that is the rank that did not fail with
  *         COD_ERR_PEER
  */

@@ -203,16 +203,17 @@ static cod_status step_loop(trainer *t, cod_train_ending *ending)
 
 static cod_status run(trainer *t, cod_train_ending *ending)
 {
+    cod_train_ending own = COD_TRAIN_FINISHED;
     COD_TRY(trainer_set_up(t));
     t->measures.start_s = cod_clock_s();
     trainer_watchdog_note_start(t->watchdog, t->context.step);
-    *ending = COD_TRAIN_FINISHED;
     if (t->finished_before || t->context.step == t->context.steps)
         trainer_watchdog_note_step(t->watchdog);
     if (!t->finished_before)
-        COD_TRY(step_loop(t, ending));
-    if (!t->finished_before && *ending == COD_TRAIN_FINISHED)
-        COD_TRY(trainer_finish(t, ending));
+        COD_TRY(step_loop(t, &own));
+    if (!t->finished_before && own == COD_TRAIN_FINISHED)
+        COD_TRY(trainer_finish(t, &own));
+    *ending = own;
     COD_TRY(STRATEGY(t, finish, &t->context));
     if (t->others_diverged) /* the job must not pass for one that went well */
         return cod_fail_said_elsewhere(
@@ -243,6 +244,7 @@ cod_status cod_train_run(const cod_train_request *request, cod_train_ending *end
     COD_REQUIRE_MEMORY(t);
     t->request = request;
     t->config = request->config;
+    *ending = COD_TRAIN_STOPPED; /* until all is written */
     cod_status status = trainer_watchdog_begin(request, &t->watchdog);
     COD_THEN(status, run(t, ending));
     if (status == COD_OK) {

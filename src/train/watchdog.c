@@ -108,7 +108,9 @@ static void *look_on(void *context)
     double asked_s = INFINITY;
     while (sleep_until_next(w)) {
         const double now = cod_clock_s();
-        const bool hangs = cod_file_watch_read(w->watch, &wait) && now - wait.since_s >= w->patience_s;
+        const bool waits = cod_file_watch_read(w->watch, &wait), hangs = waits && now - wait.since_s >= w->patience_s;
+        if (waits) /* which takes no processor time, and which ends no run by itself */
+            cod_comm_note_life(w->request->comm);
         if (isinf(asked_s) && is_asked_to_end(w))
             asked_s = now;
         if (told.number != 0 && (!hangs || told.number != wait.number)) {

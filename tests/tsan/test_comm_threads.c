@@ -5,6 +5,7 @@
 #include "comm/message.h"
 #include "comm/node_memory.h"
 #include "comm/window.h"
+#include "core/trace.h"
 #include "inprocess.h"
 
 #include <math.h>
@@ -292,4 +293,30 @@ TEST(windows_of_two_copies_are_refused)
     cod_inprocess_window_model = MPI_WIN_SEPARATE;
     run_ranks(RANKS, ask_for_a_window, NULL);
     cod_inprocess_window_model = MPI_WIN_UNIFIED;
+}
+
+/** Each rank is late in its turn, by many questions whether it lives. At the end those under way are settled. */
+static cod_status come_late(cod_comm *comm, void *context)
+{
+    const double late_s = 0.3, silence_s = 60, often_s = 0.1;
+    (void)context;
+    for (int late = 0; late < RANKS; late++) {
+        cod_request *meeting = NULL;
+        double sum = 1;
+        if (cod_comm_rank(comm) == late)
+            for (const double end_s = cod_clock_s() + late_s; cod_clock_s() < end_s;)
+                cod_comm_note_life(comm);
+        COD_TRY(cod_group_reduce_start(cod_comm_world(comm), &sum, 1, COD_REDUCE_SUM, &meeting));
+        /* Too short for a rank that is late: asks often, and gives up. */
+        while (meeting != NULL && cod_comm_wait_for_ranks(comm, &meeting, often_s) != COD_OK)
+            ;
+        CHECK(sum == RANKS);
+    }
+    cod_comm_configure(comm, &(cod_comm_options){.teardown_timeout_s = silence_s, .progress_interval_ms = 1});
+    return COD_OK;
+}
+
+TEST(late_ranks_are_asked)
+{
+    run_ranks(RANKS, come_late, NULL);
 }
