@@ -53,13 +53,23 @@ static int srun_tasks(void)
     return getenv("SLURM_PROCID") == NULL || special ? 0 : environment_number("SLURM_STEP_NUM_TASKS");
 }
 
+/**
+ * Whether prterun or prun has started this process. Without Open MPI 5's mpirun around them, they do not say how many
+ * they start.
+ */
+static bool is_below_prrte(void)
+{
+    const char *job = getenv("PMIX_NAMESPACE");
+    return job != NULL && strncmp(job, "prte", 4) == 0;
+}
+
 int cod_comm_launched_ranks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (environment_number(names[i]) > 0)
             return environment_number(names[i]);
-    return srun_tasks();
+    return srun_tasks() > 0 ? srun_tasks() : is_below_prrte();
 }
 
 /**

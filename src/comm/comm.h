@@ -50,8 +50,8 @@ typedef struct cod_comm_counters {
 } cod_comm_counters;
 
 /**
- * Number of ranks that the launcher's environment announces (mpirun, mpiexec, srun), or 0 if no launcher started this
- * process. Needs no cod_comm_init().
+ * Number of ranks that the launcher's environment announces (mpirun, mpiexec, srun), 1 if it does not announce how many
+ * there are (prterun), or 0 if no launcher started this process. Needs no cod_comm_init().
  */
 int cod_comm_launched_ranks(void);
 

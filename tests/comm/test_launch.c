@@ -22,6 +22,15 @@ TEST(promised_ranks_are_read_from_the_launcher)
     unsetenv("PMI_SIZE");
 }
 
+TEST(prterun_does_not_say_how_many_ranks_it_starts)
+{
+    setenv("PMIX_NAMESPACE", "prterun-node-4711@1", 1);
+    assert_int_equal(cod_comm_launched_ranks(), 1);
+    setenv("PMIX_NAMESPACE", "slurm.pmix.7.0", 1); /* srun has variables of its own, and so has what it starts */
+    assert_int_equal(cod_comm_launched_ranks(), 0);
+    unsetenv("PMIX_NAMESPACE");
+}
+
 TEST(a_shell_that_slurm_opened_is_no_launch)
 {
     setenv("SLURM_PROCID", "0", 1);
