@@ -203,12 +203,22 @@ static void follow(job *j)
     cod_lines_end(&j->lines, cod_relay_line, &j->relay);
 }
 
+/** Whether nothing has failed where a job ends with this code. */
+static bool is_good(int code)
+{
+    return code == COD_EXIT_OK || code == COD_EXIT_STOPPED;
+}
+
 /** Why a job failed of which no rank has said so; "" = it is not known, or has been said. */
 static void explain(const job *j, const cod_relay_death *death, cod_launch_ending *ending)
 {
     const size_t bytes = sizeof ending->why;
     const bool killed = WIFSIGNALED(j->state) && j->reason == NOT_ENDED;
+    /* Hydra hands on the SIGTERM by which a job is given up, and ranks that were about to begin save. */
+    const bool well = is_good(j->relay.code) && WIFEXITED(j->state) && WEXITSTATUS(j->state) == COD_EXIT_OK;
     if (j->relay.spoken || j->relay.over || j->reason == PRESSED) /* who asks twice knows why ranks are killed */
+        return;
+    if (j->reason == ASKED_EARLY && well)
         return;
     ending->has_begun = j->relay.told > 0 || death->rank >= 0;
     if (j->reason == DEAF) {
@@ -236,7 +246,7 @@ static void explain(const job *j, const cod_relay_death *death, cod_launch_endin
     } else if (j->relay.told == 0) {
         snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d and started none of %d ranks",
                  cod_launcher_program(), WEXITSTATUS(j->state), j->ranks);
-    } else if (j->relay.code < 0 && (WEXITSTATUS(j->state) == COD_EXIT_OK || j->relay.held_bytes == 0)) {
+    } else if (j->relay.code < 0) {
         const bool ended_well = WEXITSTATUS(j->state) == COD_EXIT_OK;
         snprintf(ending->why, bytes, "'%.4000s' ended with exit code %d%s", cod_launcher_program(),
                  WEXITSTATUS(j->state), ended_well ? ", but no rank has told how the job ended" : "");
@@ -244,17 +254,12 @@ static void explain(const job *j, const cod_relay_death *death, cod_launch_endin
     }
 }
 
-/** Whether nothing has failed where a job ends with this code. */
-static bool is_good(int code)
-{
-    return code == COD_EXIT_OK || code == COD_EXIT_STOPPED;
-}
-
 /** @param death  of a rank, as mpirun said */
 static void conclude(const job *j, const cod_relay_death *death, cod_launch_ending *ending)
 {
     explain(j, death, ending);
-    if (ending->why[0] == '\0' ? !j->relay.spoken && !j->relay.over && j->reason == NOT_ENDED : !ending->has_begun)
+    const bool unexplained = !j->relay.spoken && !j->relay.over && j->reason == NOT_ENDED && death->rank < 0;
+    if ((unexplained && !WIFSIGNALED(j->state)) || (ending->why[0] != '\0' && !ending->has_begun))
         cod_print_text(stderr, j->relay.held_text); /* what mpirun said where nobody else has */
     /* A first rank that saved and ended well has not seen that another failed. */
     const bool failed = j->relay.spoken || ending->why[0] != '\0';

@@ -189,6 +189,29 @@ def launcher_lingers(bench):
     check(result.code == 0 and "codistill: " not in result.err and "stopped" not in result.err, "the job had finished", result)
 
 
+def launcher_saves_late(bench):
+    """Ranks that begin after their job was given up, and end well all the same, as Hydra lets them: the job has not failed."""
+    code = bench.path("code")
+    for _ in range(10):  # on a busy machine they are killed before
+        process = start(bench, "2x1", "train.steps=20", environment=launcher(bench, f"trap '' TERM; sleep 1.2; {MPIEXEC} \"$@\"; echo $? >{code}"))
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        result = end(bench, process)
+        if os.path.exists(code):
+            check(result.code == 0 and "codistill: " not in result.err, "the ranks ended well", result)
+            return
+    check(False, "the ranks were killed each time", result)
+
+
+def launcher_breaks(bench):
+    """One that breaks down with words of its own: these are shown, and the job's own message."""
+    words = "[mpiexec@here] assert (!closed) failed"
+    script = f"{MPIEXEC} \"$@\" &\nwhile ! [ -s runs/s/metrics.1.jsonl ]; do sleep 0.05; done\necho '{words}' >&2\nkill -KILL $!\nexit 255"
+    result = end(bench, start(bench, "2x1", environment=launcher(bench, script)), 300)
+    messages = [line for line in result.err.splitlines() if line.startswith("codistill: ")]
+    check(result.code == 1 and len(messages) == 1 and "launcher.sh' ended with exit code 255; " in messages[0] and words in result.err, "no message", result)
+
+
 def wait_for(condition, process):
     begin = time.monotonic()
     while not condition():
@@ -323,6 +346,8 @@ CASES = {
     "launcher-is-late": launcher_is_late,
     "launcher-fails-late": launcher_fails_late,
     "launcher-lingers": launcher_lingers,
+    "launcher-saves-late": launcher_saves_late,
+    "launcher-breaks": launcher_breaks,
     "processor-time": processor_time,
     "file-size": file_size,
     "reader-goes-single": reader_goes("single"),
