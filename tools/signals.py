@@ -90,6 +90,12 @@ def users_of(folder):
     return found
 
 
+def runs(pid, program):
+    with contextlib.suppress(OSError):
+        return os.path.samefile(f"/proc/{pid}/exe", program)
+    return False
+
+
 def begin_job():
     """In the child: what this process ignores, as under nohup or in the background of a script, is not ignored there."""
     for event in EVENTS:
@@ -102,7 +108,7 @@ class Job:
     """A training in a folder of its own."""
 
     def __init__(self, bench, folder, setup, endless=False, reader=None):
-        self.folder, self.setup, self.run = folder, setup, folder / "runs/s"
+        self.program, self.folder, self.setup, self.run = bench.program, folder, setup, folder / "runs/s"
         self.log_path, self.lines_before = folder / f"log.{len(list(folder.glob('log.*')))}", self.lines()
         environment = dict(os.environ, TMPDIR=str(folder / "tmp"), OMPI_MCA_btl_vader_backing_directory=str(folder / "tmp"))
         self.begun = time.monotonic()
@@ -116,7 +122,7 @@ class Job:
         if target == "launcher":
             return [self.process.pid]
         below = descendants(self.process.pid)
-        ranks = below[1:]  # below mpirun
+        ranks = [pid for pid in below[1:] if runs(pid, self.program)]  # below mpirun; Hydra has a process of its own between
         return {"mpirun": below[:1], "rank": [sorted(ranks)[int(chance * len(ranks))]] if ranks else [],
                 "all": [self.process.pid, *below]}[target]
 
