@@ -27,6 +27,8 @@ def joins_srun(bench, cluster):
     cluster.call("srun", "-N", "2", "-n", "2", f"--mpi={means}", *train, "name=joined", "train.steps=600")
     check(bench.summary("joined")["ranks"] == 2, "not two ranks")
     check(all(group["pulls"] > 0 for group in bench.summary("joined")["group_results"]), "nothing crossed")
+    result = cluster.call("srun", "-N", "2", "-n", "2", f"--mpi={means}", *train, "name=part", "train.steps=10000000", "train.max_time=1s", check=False)
+    check(result.code == STOPPED and result.err.count("stopped and saved") == 2, "srun does not hand on that it stopped", result)
     for other in others:
         result = cluster.call("srun", "-n", "2", f"--mpi={other}", *train, "name=refused", check=False)
         check(result.code == 1 and f"srun --mpi={means}" in result.err, f"--mpi={other} is not refused in our words", result)
