@@ -4,6 +4,7 @@
 #include "core/memory.h"
 #include "core/rng.h"
 #include "core/trace.h"
+#include "data/faults.h"
 #include "data/threads_internal.h"
 
 #include <stdbool.h>
@@ -42,6 +43,7 @@ struct cod_loader {
     uint64_t next_given; /**< step that cod_loader_next() gives next; all earlier slots but the last given are free */
     bool holding;        /**< whether the caller still reads the batch of next_given - 1 */
     bool stopping;
+    unsigned long long replaced; /**< samples whose files had gone bad */
 };
 
 /** The sample at a position of the endless sequence of epochs. */
@@ -86,8 +88,20 @@ static cod_status draw_into(const cod_loader *loader, size_t index, const cod_sa
     return samples->draw(samples->context, index, place, (float *)(void *)input, (float *)(void *)target);
 }
 
+/** Says the recorded failure for the first few samples, and then each time that their number has doubled. */
+static void warn_replaced(cod_loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    const unsigned long long count = ++loader->replaced;
+    pthread_mutex_unlock(&loader->mutex);
+    if (count <= COD_FAULTS_NAMED)
+        cod_log_warn("another picture is used instead: %s", cod_error_message());
+    else if ((count & (count - 1)) == 0)
+        cod_log_warn("another picture is used instead, %llu times so far: %s", count, cod_error_message());
+}
+
 /** Draws a sample or, when its file has gone bad, the next that can be drawn. */
-static cod_status draw_sample(const cod_loader *loader, size_t index, const cod_sample_place *place, slot *s, int64_t i)
+static cod_status draw_sample(cod_loader *loader, size_t index, const cod_sample_place *place, slot *s, int64_t i)
 {
     const size_t count = loader->samples.count;
     cod_status status = COD_OK;
@@ -96,7 +110,7 @@ static cod_status draw_sample(const cod_loader *loader, size_t index, const cod_
         if (status != COD_ERR_IO && status != COD_ERR_FORMAT && status != COD_ERR_UNSUPPORTED)
             return status;
         if (n == 0) /* a file system that is gone must not give a line for every picture */
-            cod_log_warn("another picture is used instead: %s", cod_error_message());
+            warn_replaced(loader);
     }
     return cod_fail_prefix(status, "none of the training pictures can be read any more; the last");
 }

@@ -325,6 +325,16 @@ TEST(a_file_gone_bad_is_replaced)
         cod_loader_destroy(loader);
     }
     assert_true(logged("03.png: cannot open") >= 2);
+    capture_log();
+    cod_loader_options alone = usual;
+    alone.batch = PICTURES;
+    alone.threads = 0;
+    cod_loader *long_lived = start(dataset, &alone, 0);
+    for (int i = 0; i < 40; i++)
+        next(long_lived);
+    cod_loader_destroy(long_lived);
+    assert_int_equal(logged("another picture is used instead"), 5 + 3);
+    assert_int_equal(logged("another picture is used instead, 32 times so far: "), 1);
     for (int i = 0; i < PICTURES; i++)
         write_bytes(below("gone/high/%02d.png", i), "spoiled", 7);
     for (int threads = 0; threads < 2; threads++) {
