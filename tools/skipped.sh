@@ -13,7 +13,7 @@ mapfile -t skipped < <(sed -n 's/^[[:space:]]*[0-9]* - \(.*\) (Skipped).*$/\1/p'
 [ ${#skipped[@]} -gt 0 ] || exit 0
 against_peers=$(ctest --test-dir "$1" --show-only --label-regex '^peers$' 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p')
 
-peers=0 slurm=0 device=0 others=()
+peers=0 slurm=0 device=0 shells=0 others=()
 for name in "${skipped[@]}"; do
     if grep -qxF -e "$name" <<<"$against_peers"; then
         peers=$((peers + 1))
@@ -21,6 +21,7 @@ for name in "${skipped[@]}"; do
         case $name in
             slurm | slurm_*) slurm=$((slurm + 1)) ;;
             *_device) device=$((device + 1)) ;;
+            completion_*) shells=$((shells + 1)) ;;
             *) others+=("$name") ;;
         esac
     fi
@@ -29,4 +30,5 @@ echo "skipped: ${#skipped[@]} tests"
 [ $peers -eq 0 ] || echo "skipped: $peers against other programs, which this command runs: tools/test.sh --peers"
 [ $slurm -eq 0 ] || echo "skipped: $slurm under Slurm, which this command runs: tools/setup.sh --with-slurm && tools/test.sh --filter ^slurm"
 [ $device -eq 0 ] || echo "skipped: $device on a GPU, which this command runs where there is one: tools/gpu-check.sh"
+[ $shells -eq 0 ] || echo "skipped: $shells of completion in zsh and fish, which this command runs: apt-get install zsh fish && tools/test.sh --filter ^completion"
 [ ${#others[@]} -eq 0 ] || echo "skipped: ${#others[@]} for reasons that they print, in $1/ctest.log: ${others[*]}"

@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 {
-    for name in good slurm cuda_device test_infer_onnx strange; do
+    for name in good slurm cuda_device completion_zsh test_infer_onnx strange; do
         code=77
         [ $name != good ] || code=0
         echo "add_test($name sh -c \"exit $code\")"
@@ -18,10 +18,11 @@ cd "$folder" || exit 1
 ctest >ctest.log
 "$root/tools/skipped.sh" "$folder" >said
 cat >expected <<EXPECTED
-skipped: 4 tests
+skipped: 5 tests
 skipped: 1 against other programs, which this command runs: tools/test.sh --peers
 skipped: 1 under Slurm, which this command runs: tools/setup.sh --with-slurm && tools/test.sh --filter ^slurm
 skipped: 1 on a GPU, which this command runs where there is one: tools/gpu-check.sh
+skipped: 1 of completion in zsh and fish, which this command runs: apt-get install zsh fish && tools/test.sh --filter ^completion
 skipped: 1 for reasons that they print, in $folder/ctest.log: strange
 EXPECTED
 diff expected said || exit 1
