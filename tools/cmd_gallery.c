@@ -21,18 +21,21 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: codistill gallery [MODEL...] --data DIR -o OUT.html [options]\n\n"
+    "usage: codistill gallery [MODEL...] --data DIR -o OUT.html [options]\n"
+    "       codistill gallery [MODEL...] --low DIR -o OUT.html [options]\n\n"
     "Writes one self-contained HTML page for comparing models by eye. For each picture it shows a slider between "
-    "any two results, the same crop of all results enlarged, and their PSNR and SSIM. The pictures of DIR are the "
+    "any two results, the same crop of all results enlarged, and their PSNR and SSIM. The pictures of --data are the "
     "truth: they are reduced by MATLAB's bicubic first, as in `codistill eval`. If DIR has pairs of files named "
-    "...HR... and ...LR..., the HR pictures are used. Bicubic interpolation is always among the results. MODEL is "
-    "a .safetensors file, or sr-x4 (the default) or sr-x4-perceptual, which come with the program. All models must "
-    "have the same scale.\n\n"
+    "...HR... and ...LR..., the HR pictures are used. Those of --low have no truth: they are enlarged as they are and "
+    "shown beside the results, without PSNR and SSIM. Bicubic interpolation is always among the results. MODEL is a "
+    ".safetensors file, or sr-x4 (the default) or sr-x4-perceptual, which come with the program. All models must have "
+    "the same scale.\n\n"
     "  --data DIR\tpictures (PNG, JPEG, WebP, TIFF, BMP), also in subfolders\n"
+    "  --low DIR\tlikewise, of photographs without truth\n"
     "  -o, --output F\tthe page, a .html file\n"
     "  --title TEXT\theading of the page (Gallery)\n"
     "  --count N\tshow at most N pictures, spread evenly over DIR (8)\n"
-    "  --side N\tcut larger pictures to their middle N x N pixels at most (1024)\n"
+    "  --side N\tcut pictures to their middle, so that results have N x N pixels at most (1024)\n"
     "  --niqe-model F\talso show NIQE, with this model of natural pictures: BasicSR's niqe_pris_params.npz\n"
     "  --force\treplace an existing page\n"
     "  --device D\twhere to compute: auto, cpu or cuda; auto uses a GPU if there is one (auto)\n"
@@ -41,18 +44,27 @@ static const char help[] =
     "  --quiet\tprint neither progress nor the line at the end\n"
     "  --help\n";
 
-enum { MOST_MODELS = 16, COUNT = 8, SIDE = 1024, LEAST_SIDE = 64, MOST_SIDE = 16383 /* of WebP */, CROP = 96 };
+enum {
+    MOST_MODELS = 16,
+    COUNT = 8,
+    SIDE = 1024,
+    LEAST_SIDE = 64,
+    LEAST_LOW_SIDE = 8,
+    MOST_SIDE = 16383 /* of WebP */,
+    CROP = 96
+};
 
 typedef struct arguments {
     const char *data, *output, *title, *niqe_model;
     long count, side;
+    bool low; /**< the pictures have no truth */
     bool force, quiet;
     char *const *models;
     size_t model_count;
     cod_session_options session;
 } arguments;
 
-/** What all pictures share. The first model is bicubic. */
+/** What all pictures share. The first model is bicubic, and the last view is the truth or, without it, the picture. */
 typedef struct gallery {
     const arguments *args;
     cod_arena arena;
@@ -99,8 +111,9 @@ static cod_status add_model(gallery *g, const char *named)
     COD_REQUIRE(g->scale == 0 || scale == g->scale, "%s enlarges %d times, but the models before it %d times", path,
                 scale, g->scale);
     g->scale = scale;
-    return cod_upscaler_needs_calibration(session->upscaler) ? cod_calibrate_folder(session->upscaler, args->data, true)
-                                                             : COD_OK;
+    return cod_upscaler_needs_calibration(session->upscaler)
+               ? cod_calibrate_folder(session->upscaler, args->data, !args->low)
+               : COD_OK;
 }
 
 /** Bicubic comes first, but takes its scale from the models. */
@@ -117,22 +130,26 @@ static cod_status open_models(gallery *g)
     bicubic.scale = g->scale > 0 ? g->scale : bicubic.scale;
     COD_TRY(cod_session_open(COD_BICUBIC, &bicubic, &g->sessions[0]));
     g->scale = cod_upscaler_scale(g->sessions[0].upscaler);
-    g->names[g->models] = "truth";
+    g->names[g->models] = args->low ? "low" : "truth";
     return args->niqe_model != NULL ? cod_niqe_model_load(args->niqe_model, &g->niqe) : COD_OK;
 }
 
-/** Reads a picture; keeps at most args->side pixels to a side of its middle, a multiple of the scale. */
-static cod_status read_truth(const gallery *g, const char *path, cod_image *truth)
+/**
+ * Reads a picture; keeps its middle: of a true picture at most args->side pixels to a side, a multiple of the scale, of
+ * a low one so many that results have as many pixels.
+ */
+static cod_status read_picture(const gallery *g, const char *path, cod_image *truth)
 {
     cod_image whole;
     COD_TRY(cod_image_read(path, &whole));
     cod_status status = cod_image_to_rgb8(&whole);
-    const int64_t side = g->args->side, scale = g->scale;
+    const int64_t scale = g->args->low ? 1 : g->scale, side = g->args->low ? g->args->side / g->scale : g->args->side,
+                  needed = g->args->low ? LEAST_LOW_SIDE : LEAST_SIDE;
     const int64_t width = (whole.width < side ? whole.width : side) / scale * scale,
                   height = (whole.height < side ? whole.height : side) / scale * scale;
-    if (status == COD_OK && (width < LEAST_SIDE || height < LEAST_SIDE))
+    if (status == COD_OK && (width < needed || height < needed))
         status = cod_fail(COD_ERR_ARGUMENT, "%s: %lldx%lld pixels are too few; at least %d to a side are needed", path,
-                          (long long)whole.width, (long long)whole.height, LEAST_SIDE);
+                          (long long)whole.width, (long long)whole.height, (int)needed);
     COD_THEN(status, cod_detail_cut(whole.pixels, whole.width, (whole.width - width) / 2, (whole.height - height) / 2,
                                     width, height, truth));
     cod_image_clear(&whole);
@@ -149,31 +166,55 @@ static cod_status judge(const gallery *g, cod_gallery_view *view)
     return status == COD_ERR_ARGUMENT ? COD_OK : status;
 }
 
-static cod_status make_views(const gallery *g, const cod_image *truth, cod_gallery_view *views)
+/** Each pixel as a square. */
+static cod_status enlarge_plainly(const cod_image *low, int64_t scale, cod_image *out)
 {
-    for (size_t i = 0; i <= g->models; i++) {
-        cod_gallery_view *view = &views[i];
-        view->name = g->names[i];
-        if (i < g->models)
-            COD_TRY(cod_evaluate_image(g->sessions[i].upscaler, truth, &view->quality, &view->image));
-        else
-            COD_TRY(cod_detail_cut(truth->pixels, truth->width, 0, 0, truth->width, truth->height, &view->image));
-        COD_TRY(judge(g, view));
-    }
+    COD_TRY(cod_image_init(out, low->width * scale, low->height * scale, 3, 8));
+    const unsigned char *from = low->pixels;
+    unsigned char *to = out->pixels;
+    for (int64_t y = 0; y < out->height; y++)
+        for (int64_t x = 0; x < out->width; x++, to += 3)
+            memcpy(to, from + 3 * (y / scale * low->width + x / scale), 3);
+    return COD_OK;
+}
+
+/** What model `index` makes of the picture, or, behind the models, the picture itself. */
+static cod_status make_view(const gallery *g, size_t index, const cod_image *picture, cod_gallery_view *view)
+{
+    const bool low = g->args->low;
+    view->name = g->names[index];
+    view->quality = (cod_quality){NAN, NAN, NAN, NAN};
+    view->niqe = NAN;
+    if (index < g->models && low)
+        COD_TRY(cod_upscaler_run(g->sessions[index].upscaler, picture, NULL, NULL, &view->image));
+    else if (index < g->models)
+        COD_TRY(cod_evaluate_image(g->sessions[index].upscaler, picture, &view->quality, &view->image));
+    else if (low)
+        return enlarge_plainly(picture, g->scale, &view->image); /* no judge knows squares */
+    else
+        COD_TRY(cod_detail_cut(picture->pixels, picture->width, 0, 0, picture->width, picture->height, &view->image));
+    return judge(g, view);
+}
+
+static cod_status make_views(const gallery *g, const cod_image *picture, cod_gallery_view *views)
+{
+    for (size_t i = 0; i <= g->models; i++)
+        COD_TRY(make_view(g, i, picture, &views[i]));
     return COD_OK;
 }
 
 static void add_means(gallery *g, const cod_gallery_view *views)
 {
+    const size_t judgeable = g->models + (g->args->low ? 0 : 1);
     bool judged = true;
-    for (size_t i = 0; i <= g->models; i++)
+    for (size_t i = 0; i < judgeable; i++)
         judged = judged && !isnan(views[i].niqe);
     for (size_t i = 0; i <= g->models; i++) {
         cod_gallery_view *mean = &g->means[i];
         mean->name = views[i].name;
         mean->quality.psnr_y += views[i].quality.psnr_y;
         mean->quality.ssim_y += views[i].quality.ssim_y;
-        mean->niqe += judged ? views[i].niqe : 0;
+        mean->niqe += judged || i >= judgeable ? views[i].niqe : 0;
     }
     g->pictures++;
     g->judged += judged;
@@ -182,23 +223,30 @@ static void add_means(gallery *g, const cod_gallery_view *views)
 static cod_status add_picture(gallery *g, const cod_file *file)
 {
     cod_gallery_view views[MOST_MODELS + 1] = {0};
-    cod_image truth;
-    COD_TRY(read_truth(g, file->path, &truth));
+    cod_image read;
+    COD_TRY(read_picture(g, file->path, &read));
+    const int64_t scale = g->args->low ? g->scale : 1, crop = CROP / scale;
     cod_gallery_picture picture = {.title = file->name,
                                    .views = views,
                                    .view_count = g->models + 1,
-                                   .width = truth.width < CROP ? truth.width : CROP,
-                                   .height = truth.height < CROP ? truth.height : CROP};
-    cod_detail_find(truth.pixels, truth.width, truth.height, picture.width, picture.height, &picture.left,
-                    &picture.top);
-    cod_status status = make_views(g, &truth, views);
+                                   .width = read.width < crop ? read.width : crop,
+                                   .height = read.height < crop ? read.height : crop};
+    cod_detail_find(read.pixels, read.width, read.height, picture.width, picture.height, &picture.left, &picture.top);
+    picture.left *= scale, picture.top *= scale, picture.width *= scale, picture.height *= scale;
+    cod_status status = make_views(g, &read, views);
     COD_THEN(status, cod_gallery_write_picture(g->body, &picture));
     if (status == COD_OK)
         add_means(g, views);
     for (size_t i = 0; i <= g->models; i++)
         cod_image_clear(&views[i].image);
-    cod_image_clear(&truth);
+    cod_image_clear(&read);
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "%s", file->path);
+}
+
+/** Whether a picture is the low one of a pair, whose true one is reduced in its place. */
+static bool is_left_out(const gallery *g, const cod_file_list *files, size_t index)
+{
+    return !g->args->low && cod_evaluation_is_low(files, files->items[index].name);
 }
 
 /** Writes args->count sections, evenly spread over `files`; names a broken or too small picture and leaves it out. */
@@ -207,10 +255,10 @@ static cod_status add_pictures(gallery *g, const cod_file_list *files)
     const bool progress = !g->args->quiet && isatty(STDERR_FILENO);
     size_t usable = 0, shown = 0;
     for (size_t i = 0; i < files->count; i++)
-        usable += !cod_evaluation_is_low(files, files->items[i].name);
+        usable += !is_left_out(g, files, i);
     const size_t wanted = usable < (size_t)g->args->count ? usable : (size_t)g->args->count;
     for (size_t i = 0, k = 0; i < files->count && shown < wanted; i++) {
-        if (cod_evaluation_is_low(files, files->items[i].name) || k++ < shown * usable / wanted)
+        if (is_left_out(g, files, i) || k++ < shown * usable / wanted)
             continue;
         shown++;
         if (progress)
@@ -235,16 +283,24 @@ static const char *plural(size_t count)
 
 static void write_page(gallery *g, FILE *out, const char *body, size_t bytes)
 {
-    char about[512];
+    char about[8192];
     for (size_t i = 0; i <= g->models; i++) {
         g->means[i].quality.psnr_y /= (double)g->pictures;
         g->means[i].quality.ssim_y /= (double)g->pictures;
         g->means[i].niqe = g->judged > 0 ? g->means[i].niqe / (double)g->judged : NAN;
     }
-    const int length = snprintf(
-        about, sizeof about,
-        "%zu picture%s of %s, each scaled down to 1/%d by bicubic interpolation and enlarged again by each model.",
-        g->pictures, plural(g->pictures), g->args->data, g->scale);
+    const int length =
+        g->args->low
+            ? snprintf(
+                  about, sizeof about,
+                  "%zu picture%s of %s, enlarged %d times as they are. There is no truth to compare with, so there "
+                  "is no PSNR and no SSIM: compare by eye%s.",
+                  g->pictures, plural(g->pictures), g->args->data, g->scale,
+                  g->args->niqe_model != NULL ? ", and by NIQE" : "")
+            : snprintf(about, sizeof about,
+                       "%zu picture%s of %s, each scaled down to 1/%d by bicubic interpolation and enlarged again by "
+                       "each model.",
+                       g->pictures, plural(g->pictures), g->args->data, g->scale);
     if (g->args->niqe_model != NULL && g->judged < g->pictures && (size_t)length < sizeof about)
         snprintf(about + length, sizeof about - (size_t)length,
                  " NIQE's mean is of %zu picture%s; the others are too small or too flat for it.", g->judged,
@@ -253,6 +309,7 @@ static void write_page(gallery *g, FILE *out, const char *body, size_t bytes)
                                                     .about = about,
                                                     .means = g->means,
                                                     .mean_count = g->models + 1,
+                                                    .with_truth = !g->args->low,
                                                     .with_niqe = g->args->niqe_model != NULL});
     fwrite(body, 1, bytes, out);
     cod_gallery_write_end(out);
@@ -311,8 +368,9 @@ static int run(const arguments *args)
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
 {
-    const char *count = NULL, *side = NULL;
+    const char *count = NULL, *side = NULL, *low = NULL;
     const cod_argument own[] = {{.name = "data", .text = &args->data, .words = COD_WORDS_FILES},
+                                {.name = "low", .text = &low, .words = COD_WORDS_FILES},
                                 {.name = "output", .letter = 'o', .text = &args->output, .words = COD_WORDS_FILES},
                                 {.name = "title", .text = &args->title},
                                 {.name = "count", .text = &count},
@@ -332,8 +390,14 @@ static int parse(int argc, char **argv, arguments *args, cod_arena *arena)
     if (args->model_count >= MOST_MODELS)
         return cod_cmd_usage(argv[0], "%zu models are too many; at most %d are shown beside bicubic", args->model_count,
                              MOST_MODELS - 1);
+    if (args->data != NULL && low != NULL)
+        return cod_cmd_usage(argv[0], "--data and --low exclude each other: either pictures are the truth, or there is "
+                                      "none");
+    args->low = low != NULL;
+    args->data = low != NULL ? low : args->data;
     if (args->data == NULL)
-        return cod_cmd_usage(argv[0], "--data DIR is missing: the folder of pictures");
+        return cod_cmd_usage(argv[0], "--data DIR is missing: the folder of pictures; or --low DIR, of photographs "
+                                      "without truth");
     if (args->output == NULL)
         return cod_cmd_usage(argv[0], "-o OUT.html is missing: the page to write");
     const size_t length = strlen(args->output);

@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "report/report.h"
 #include "tools/arguments.h"
+#include "tools/photographs.h"
 #include "tools/print.h"
 
 #include <getopt.h> /* optind */
@@ -15,13 +16,16 @@
 enum { WATCH_S = 5 };
 
 static const char help[] =
-    "usage: codistill report FOLDER [--watch]\n\n"
+    "usage: codistill report FOLDER [--watch | --low DIR]\n\n"
     "Writes the page FOLDER/report.html anew, in one file that needs no other. Trains nothing. FOLDER is either\n"
     "  a comparison's\tthe folder that `codistill compare` names at its end. The page is made from compare.json, and "
     "the plots are also written as PNG files\n"
     "  or a run's\tthe folder that `codistill train` writes to, also while the run goes on. The page shows "
     "quality, losses, what each group learned from which other group, speed, and pictures\n\n"
     "  --watch\tfor a run: write the page every 5 seconds until the run has finished; the browser reloads it\n"
+    "  --low DIR\tof super-resolution: also show parts of photographs in DIR, which have no truth: small, by bicubic "
+    "interpolation, and by the run's final model or each arm's. The page keeps them until FOLDER/photographs.json is "
+    "removed\n"
     "  --help\n";
 
 /** Writes the page until the run has finished. What a run that has just begun lacks may still come. */
@@ -46,7 +50,7 @@ static cod_status watch(const char *folder)
     }
 }
 
-static cod_status write_report(cod_arena *arena, const char *folder, bool watched)
+static cod_status write_report(cod_arena *arena, const char *folder, bool watched, const char *low)
 {
     struct stat state;
     bool finished;
@@ -63,6 +67,8 @@ static cod_status write_report(cod_arena *arena, const char *folder, bool watche
     COD_REQUIRE_MEMORY(run);
     const bool is_run = cod_file_exists(run) && !cod_file_exists(comparison);
     COD_REQUIRE(is_run || !watched, "'%s' is no run's folder, and only a run can be watched", folder);
+    if (low != NULL)
+        COD_TRY(cod_photographs_write(folder, is_run, low));
     return watched ? watch(folder) : is_run ? cod_report_write_run(folder, 0, &finished) : cod_report_write(folder);
 }
 
@@ -70,15 +76,19 @@ int cod_cmd_report(int argc, char **argv)
 {
     bool watched = false;
     cod_arena arena = {0};
-    const cod_argument own[] = {{.name = "watch", .flag = &watched}};
-    const int code = cod_arguments_parse(argc, argv, help, own, 1, NULL, NULL);
+    const char *low = NULL;
+    const cod_argument own[] = {{.name = "watch", .flag = &watched},
+                                {.name = "low", .text = &low, .words = COD_WORDS_FILES}};
+    const int code = cod_arguments_parse(argc, argv, help, own, 2, NULL, NULL);
     if (code >= 0)
         return code;
     if (argc == optind)
         return cod_cmd_usage(argv[0], "FOLDER is missing: a comparison's, or a run's");
     if (argc - optind > 1)
         return cod_cmd_usage(argv[0], "one FOLDER is wanted, not also '%s'", argv[optind + 1]);
-    const cod_status status = write_report(&arena, argv[optind], watched);
+    if (watched && low != NULL)
+        return cod_cmd_usage(argv[0], "--low needs the final model, so it does not go with --watch");
+    const cod_status status = write_report(&arena, argv[optind], watched, low);
     cod_arena_clear(&arena);
     if (status != COD_OK)
         return cod_cmd_failed(status);

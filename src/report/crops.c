@@ -110,11 +110,12 @@ static void write_image(cod_report *report, const cod_json_value *image, shown_s
     fputs("</figcaption></figure>\n", report->out);
 }
 
-void cod_report_write_crops(cod_report *report, const cod_json_value *crops, const char *heading, const char *note)
+void cod_report_write_crops(cod_report *report, const cod_json_value *crops, const char *id, const char *heading,
+                            const char *note)
 {
     if (cod_json_count(crops) == 0)
         return;
-    fprintf(report->out, "<section id=\"crops\">\n<h2>%s</h2>\n<p class=\"note\">%s</p>\n", heading, note);
+    fprintf(report->out, "<section id=\"%s\">\n<h2>%s</h2>\n<p class=\"note\">%s</p>\n", id, heading, note);
     for (const cod_json_value *crop = cod_json_first(crops); crop != NULL; crop = cod_json_next(crop)) {
         fputs("<h3>", report->out);
         cod_markup(report->out, cod_json_get_string(cod_json_get(crop, "title"), "(no title)"));
@@ -129,8 +130,31 @@ void cod_report_write_crops(cod_report *report, const cod_json_value *crops, con
 
 cod_status cod_report_crops(cod_report *report)
 {
-    cod_report_write_crops(report, cod_json_get(report->data->document, "crops"), "Pictures",
+    cod_report_write_crops(report, cod_json_get(report->data->document, "crops"), "crops", "Pictures",
                            "The same crop from each arm, each pixel shown as a square; PSNR of the crop, higher is "
                            "closer to the truth.");
+    return COD_OK;
+}
+
+cod_status cod_report_photographs(cod_report *report)
+{
+    void *text = NULL;
+    size_t bytes = 0;
+    cod_json_value *document = NULL;
+    const char *path = cod_path_join(report->arena, report->folder, "photographs.json");
+    COD_REQUIRE_MEMORY(path);
+    if (!cod_file_exists(path))
+        return COD_OK;
+    COD_TRY(cod_file_read(path, MAX_PNG_BYTES, &text, &bytes));
+    const cod_status status = cod_json_parse(text, bytes, &document);
+    free(text);
+    if (status != COD_OK)
+        return cod_fail_prefix(status, "%s", path);
+    cod_report_write_crops(
+        report, cod_json_get(document, "crops"), "photographs", "Photographs without truth",
+        "The liveliest part of photographs, enlarged as they are. There is no truth to compare with, "
+        "so there is no PSNR and no SSIM: compare by eye. <code>codistill gallery --low</code> shows "
+        "whole photographs, and judges them by NIQE if it is given a model.");
+    cod_json_free(document);
     return COD_OK;
 }

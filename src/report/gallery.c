@@ -113,10 +113,10 @@ static const char script[] =
     "  show();\n"
     "});\n";
 
-/** "PSNR 27.31 dB, SSIM 0.8012, NIQE 5.21": the truth has NIQE at most. */
-static void write_figures(FILE *out, const cod_gallery_view *view, bool truth)
+/** "PSNR 27.31 dB, SSIM 0.8012, NIQE 5.21", as far as they are known: the truth has NIQE at most. */
+static void write_figures(FILE *out, const cod_gallery_view *view)
 {
-    if (!truth)
+    if (!isnan(view->quality.psnr_y))
         fprintf(out, "PSNR" SPACE "%s" SPACE "dB, SSIM" SPACE "%s%s", cod_number_text(view->quality.psnr_y, 2).text,
                 cod_number_text(view->quality.ssim_y, 4).text, isnan(view->niqe) ? "" : ", ");
     if (!isnan(view->niqe))
@@ -138,27 +138,33 @@ static void write_means(FILE *out, const cod_gallery_head *head)
         ssim = fmax(ssim, head->means[i].quality.ssim_y);
         niqe = fmin(niqe, head->means[i].niqe);
     }
+    if (!head->with_truth && !head->with_niqe)
+        return;
     fprintf(out,
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Means over all pictures\">"
-            "<table><thead><tr><th scope=\"col\">mean</th><th scope=\"col\">PSNR, dB" SPACE UP
-            "</th><th scope=\"col\">SSIM" SPACE UP "</th>%s</tr></thead><tbody>\n",
+            "<table><thead><tr><th scope=\"col\">mean</th>%s%s</tr></thead><tbody>\n",
+            head->with_truth ? "<th scope=\"col\">PSNR, dB" SPACE UP "</th><th scope=\"col\">SSIM" SPACE UP "</th>"
+                             : "",
             head->with_niqe ? "<th scope=\"col\">NIQE" SPACE DOWN "</th>" : "");
-    for (size_t i = 0; i < head->mean_count; i++) {
+    for (size_t i = 0; i < (head->with_truth ? head->mean_count : models); i++) {
         const cod_gallery_view *mean = &head->means[i];
         fputs("<tr><th scope=\"row\">", out);
         cod_markup(out, mean->name);
         fputs("</th>", out);
-        write_cell(out, i < models ? mean->quality.psnr_y : NAN, psnr, 2);
-        write_cell(out, i < models ? mean->quality.ssim_y : NAN, ssim, 4);
+        if (head->with_truth) {
+            write_cell(out, i < models ? mean->quality.psnr_y : NAN, psnr, 2);
+            write_cell(out, i < models ? mean->quality.ssim_y : NAN, ssim, 4);
+        }
         if (head->with_niqe)
             write_cell(out, mean->niqe, niqe, 2);
         fputs("</tr>\n", out);
     }
-    fprintf(out,
-            "</tbody></table></div>\n<p class=\"note\">" UP " higher is better%s. PSNR and SSIM compare the luma with "
-            "that of the truth.%s</p>\n",
-            head->with_niqe ? ", " DOWN " lower is better" : "",
-            head->with_niqe ? " NIQE measures without the truth how unnatural a picture looks." : "");
+    fprintf(out, "</tbody></table></div>\n<p class=\"note\">%s%s%s%s</p>\n",
+            head->with_truth ? UP " higher is better" : "", head->with_truth && head->with_niqe ? ", " : "",
+            head->with_niqe ? DOWN " lower is better" : "",
+            head->with_truth ? ". PSNR and SSIM compare the luma with that of the truth." : ".");
+    if (head->with_niqe)
+        fputs("<p class=\"note\">NIQE measures without the truth how unnatural a picture looks.</p>\n", out);
 }
 
 void cod_gallery_write_head(FILE *out, const cod_gallery_head *head)
@@ -227,7 +233,7 @@ static cod_status write_crop(FILE *out, const cod_gallery_picture *picture, size
     fputs("<figcaption><b>", out);
     cod_markup(out, view->name);
     fputs("</b><br>", out);
-    write_figures(out, view, index + 1 == picture->view_count);
+    write_figures(out, view);
     fputs("</figcaption></figure>\n", out);
     return status;
 }
@@ -240,11 +246,14 @@ cod_status cod_gallery_write_picture(FILE *out, const cod_gallery_picture *pictu
             (long long)picture->views[0].image.width, (long long)picture->views[0].image.height);
     COD_TRY(write_views(out, picture));
     fputs("<div class=\"crops\">\n", out);
-    for (size_t i = 0; i < picture->view_count; i++)
+    bool with_figures = false;
+    for (size_t i = 0; i < picture->view_count; i++) {
         COD_TRY(write_crop(out, picture, i));
-    fputs("</div>\n<p class=\"note\">The part in the frame, enlarged, each pixel as a square. The figures "
-          "are of the whole picture.</p>\n</section>\n",
-          out);
+        with_figures = with_figures || !isnan(picture->views[i].quality.psnr_y) || !isnan(picture->views[i].niqe);
+    }
+    fprintf(out,
+            "</div>\n<p class=\"note\">The part in the frame, enlarged, each pixel as a square.%s</p>\n</section>\n",
+            with_figures ? " The figures are of the whole picture." : "");
     return COD_OK;
 }
 

@@ -10,11 +10,11 @@
 
 #include <stdio.h>
 
-/** A picture in the version of one model; the last view is the truth, without quality. */
+/** A picture in the version of one model; the last view is the truth or, where there is none, the picture itself. */
 typedef struct cod_gallery_view {
     const char *name;
     cod_image image;     /**< 8-bit RGB */
-    cod_quality quality; /**< means, in the table */
+    cod_quality quality; /**< NaN = not known, as that of the last view; means, in the table */
     double niqe;         /**< NaN = not computed */
 } cod_gallery_view;
 
@@ -29,9 +29,9 @@ typedef struct cod_gallery_picture {
 /** Content above the pictures. */
 typedef struct cod_gallery_head {
     const char *title, *about;
-    const cod_gallery_view *means; /**< [mean_count], truth last; images are ignored */
+    const cod_gallery_view *means; /**< [mean_count], the last view's last; images are ignored */
     size_t mean_count;
-    bool with_niqe;
+    bool with_truth, with_niqe;
 } cod_gallery_head;
 
 /** Writes the page from its beginning to the first picture, a picture's section, and the end. */

@@ -221,6 +221,7 @@ static cod_status write_sections(cod_report *report)
     COD_TRY(cod_report_costs(report));
     COD_TRY(cod_report_agreement(report));
     COD_TRY(cod_report_crops(report));
+    COD_TRY(cod_report_photographs(report));
     COD_TRY(cod_report_failures(report));
     write_making(report);
     return COD_OK;

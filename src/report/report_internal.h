@@ -100,7 +100,10 @@ COD_MUST_CHECK cod_status cod_report_failures(cod_report *report);
  * Writes a section with the pictures of "crops" (infer/closeup.h), or nothing if there are none. @param heading, note
  * HTML
  */
-void cod_report_write_crops(cod_report *report, const cod_json_value *crops, const char *heading, const char *note);
+void cod_report_write_crops(cod_report *report, const cod_json_value *crops, const char *id, const char *heading,
+                            const char *note);
+/** Writes a section with the photographs of FOLDER/photographs.json (tools/photographs.h), or nothing. */
+COD_MUST_CHECK cod_status cod_report_photographs(cod_report *report);
 
 /** A factor that makes numbers handy, and the resulting unit. */
 typedef struct cod_scaling {

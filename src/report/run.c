@@ -302,9 +302,10 @@ static cod_status write_sections(cod_report *report)
     write_state(report);
     cod_report_run_facts(report);
     cod_report_write_crops(
-        report, cod_json_get(report->run->crops, "crops"), "Held-out pictures",
+        report, cod_json_get(report->run->crops, "crops"), "crops", "Held-out pictures",
         "The liveliest part of some held-out pictures, enlarged by the final model, each pixel shown "
         "as a square; PSNR of that part, higher is closer to the truth.");
+    COD_TRY(cod_report_photographs(report));
     if (report->run->group_count * (report->run->group_count - 1) > MOST_LINES)
         fprintf(report->out,
                 "<p class=\"note\">Plots show the first %d groups, or pairs of a group and its teacher.</p>\n",

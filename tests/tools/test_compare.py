@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/bench"))
 import peak_bytes
 from test_netlab import needs_a_laboratory
-from train_support import MPI, STOPPED, Skip, check, floats, read_safetensors, run_cases, steps_saved, wait_for_steps
+from train_support import MPI, STOPPED, Skip, check, floats, png, read_safetensors, run_cases, steps_saved, wait_for_steps
 
 CONFIG = """\
 name: c
@@ -454,6 +454,10 @@ def pictures(bench):
         check(list(struct.unpack(">II", data[16:24])) == [side // scale for side in size], f"{image}", result)
         check((image["label"] in ("low", "truth")) != (image.get("psnr", 0) > 5), f"{image}", result)
         check("psnr" not in image or abs(image["psnr"] - psnr(unfiltered(data), truth)) < 1e-9, f"{image}", result)
+    bench.write("mine/a.png", png(90, 70))
+    bench.done("report", "runs/t-compare", "--low", "mine")
+    labels = [image["label"] for image in bench.json("t-compare", "photographs.json")["crops"][0]["images"]]
+    check(labels == ["low", "bicubic", "single", "pair"] and b"Photographs without truth" in bench.read("runs/t-compare/report.html"), f"{labels}")
     check("disagreement" not in found["arms"][1]["runs"][0] and "reliability" not in found["arms"][0]["runs"][0], "of classes", result)
 
 

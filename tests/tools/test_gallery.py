@@ -79,6 +79,24 @@ def judges(bench):
     check(all(abs(mean - (a + b) / 2) < 0.011 for mean, a, b in zip(means, values[:2], values[2:], strict=True)), f"{means} of {values}")
 
 
+def low(bench):
+    """Photographs without truth are enlarged as they are: no PSNR, the picture itself beside the results, NIQE where there is its model."""
+    models = make(bench)
+    result = bench.run("gallery", *models, "--low", "photos", "-o", "out.html", "--side", "400")
+    check(result.code == 0 and "2 pictures by 3 models" in result.out, "it is written", result)
+    text = bench.read("out.html").decode()
+    found = Page(text)
+    check(found.counts["img"] == 2 * 2 * 4 and "400\u00a0×\u00a0400 pixels" in text, f"results of 100x100 pixels of it: {found.counts}")
+    check(re.findall('<figure data-name="([^"]*)"', text)[:4] == ["bicubic", "first", "second", "low"], "the views")
+    check("There is no truth to compare with" in text and "PSNR\u00a0" not in text and "<table>" not in text and "The figures are" not in text, "figures of what nobody knows")
+    bench.refused("--data and --low exclude each other", "gallery", "--data", "photos", "--low", "photos", "-o", "o.html")
+    model = os.path.join(os.environ.get("COD_DATA", "/nowhere"), "niqe", "niqe_pris_params.npz")
+    if os.path.exists(model):
+        bench.done("gallery", "bicubic", "--low", "photos", "-o", "out.html", "--force", "--niqe-model", model)
+        text = bench.read("out.html").decode()
+        check(len(re.findall(r"NIQE\u00a0([\d.]+)", text)) == 2 and text.count("<tr>") == 2 and ">PSNR" not in text, "NIQE of each result")
+
+
 def refuses(bench):
     """Models of unlike scales, too many of them, too small pictures; tests/tools/test_bad_inputs.py has the rest."""
     models = make(bench)
@@ -185,7 +203,7 @@ def in_browser(bench):
         view.close()
 
 
-CASES = {"page": page, "judges": judges, "refuses": refuses, "browser": in_browser}
+CASES = {"page": page, "judges": judges, "low": low, "refuses": refuses, "browser": in_browser}
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, sys.argv[1], sys.argv[2:]))

@@ -290,6 +290,17 @@ def runs(bench):
     check(page.images[:4] == [bench.read("runs/t", image["png"]) for image in crops[0]["images"]], "other pictures")
     plot = bench.read("runs/t/report.html").decode().split('aria-label="PSNR of the Y channel"')[1].split("</svg>\n<figcaption")[0]
     check(">bicubic</text>" in plot and ">group 1</text>" in plot, "no line of bicubic")
+    for k in range(2):
+        bench.write(f"mine/a{k} <b>.png", made.png(90, 70, k))
+    bench.write("mine/broken.png", made.png(90, 70)[:300])
+    result = bench.run("report", "runs/t", "--low", "mine")
+    check(result.code == 0 and "mine/broken.png: " in result.err, "photographs", result)
+    page = run_page(bench, "runs/t")
+    says(page, "Photographs without truth", "so there is no PSNR and no SSIM", "a1 <b>.png")
+    versions = [image["png"] for crop in bench.json("t", "photographs.json")["crops"] for image in crop["images"]]
+    check(len(versions) == 6 and all(bench.read("runs/t", name) in page.images for name in versions), f"{versions}")
+    os.makedirs(bench.path("mine/none"))
+    bench.refused("mine/none: no pictures", "report", "runs/t", "--low", "mine/none")
     check(pngs(bench, "runs/t") == [], "PNG files of a run's page")
     summary = bench.read("runs/t/summary.json")
     os.remove(bench.path("runs/t/summary.json"))
