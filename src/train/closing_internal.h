@@ -30,4 +30,10 @@ COD_MUST_CHECK cod_status closing_write(const trainer *t, const closing *c);
  */
 COD_MUST_CHECK cod_status closing_read(const trainer *t, int group, closing *out);
 
+/** summary.c: crops.json, parts of held-out pictures for the run's page; without them the run is complete, too. */
+void trainer_show_final(const trainer *t);
+/** Writes the losses by name, and the networks with their optimisers, into summary.json; and the machine. */
+void trainer_summarise_recipe(const trainer *t, cod_json *json);
+void trainer_summarise_machine(cod_json *json);
+
 #endif

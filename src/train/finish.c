@@ -1,6 +1,5 @@
 /* The end of a run: each group's model, the best of them or their mean, and summary.json. */
 #include "core/log.h"
-#include "core/processors.h"
 #include "infer/model_file.h"
 #include "train/closing_internal.h"
 
@@ -8,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void group_model_path(const trainer *t, int group, char path[4096])
 {
@@ -287,30 +285,6 @@ static void summarise_groups(trainer *t, cod_json *json, const closing *all)
     cod_json_close(json);
 }
 
-/** The losses by name, and the networks with their optimisers. */
-static void summarise_recipe(const trainer *t, cod_json *json)
-{
-    const cod_recipe *recipe = &t->session.recipe;
-    cod_json_string(json, "recipe", recipe->kind->name);
-    cod_json_open(json, "losses", '[');
-    for (size_t i = 0; i < t->losses.count; i++)
-        if (!t->losses.items[i].is_figure)
-            cod_json_string(json, NULL, t->losses.items[i].name);
-    cod_json_close(json);
-    cod_json_open(json, "sets", '[');
-    for (size_t s = 0; s < cod_graph_set_count(recipe->model.graph); s++) {
-        const cod_recipe_set *set = &recipe->sets[s];
-        cod_json_open(json, NULL, '{');
-        cod_json_string(json, "name", set->name);
-        cod_json_integer(json, "parameters", (int64_t)t->session.weights.sets[s].range.count);
-        if (set->trained)
-            cod_json_string(json, "optimiser", cod_optimiser_names[set->optimiser.kind]);
-        cod_json_bool(json, "travels", set->travels);
-        cod_json_close(json);
-    }
-    cod_json_close(json);
-}
-
 static cod_status write_summary(trainer *t, const closing *all, const final_model *final)
 {
     const cod_train_session *session = &t->session;
@@ -319,8 +293,6 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
     const int first_size = cod_group_members_of(t->group, 0).size;
     double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0, steps = 0;
-    char machine[256];
-    cod_processors_describe((int)sysconf(_SC_NPROCESSORS_ONLN), machine, sizeof machine);
     for (int g = 0; g < groups && config->only_group < 0; g++)
         elapsed = fmax(elapsed, all[g].elapsed_s);
     for (int g = 0; g < groups; g++) {
@@ -341,7 +313,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
     cod_json_string(&json, "name", config->root.name);
     cod_json_string(&json, "version", t->request->version);
     trainer_data_summarise(&t->data, &json);
-    summarise_recipe(t, &json);
+    trainer_summarise_recipe(t, &json);
     cod_json_string(&json, "strategy", config->strategy->name);
     cod_json_string(&json, "model", cod_run_config_group(config, 0)->kind->name);
     cod_json_integer(&json, "parameters", (int64_t)all[0].parameters);
@@ -358,7 +330,7 @@ static cod_status write_summary(trainer *t, const closing *all, const final_mode
                          ((first_size - trainer_servers(t)) / trainer_stages(t)));
     cod_json_string(&json, "precision", cod_dtype_name(session->activation));
     cod_json_string(&json, "device", session->backend->describe(session->device));
-    cod_json_string(&json, "machine", machine);
+    trainer_summarise_machine(&json);
     cod_json_number(&json, "wall_s", wall);
     cod_json_number(&json, "core_s", core);
     cod_json_number(&json, "step_ms_median", all[0].totals[TOTAL_STEP_MS]);
@@ -403,32 +375,6 @@ static cod_status read_closings(const trainer *t, closing *all, char missing[256
     return COD_OK;
 }
 
-static cod_status write_crops(const trainer *t)
-{
-    char model[4096], path[4096], *text = NULL;
-    cod_json json = {.indent = 2};
-    snprintf(model, sizeof model, "%s/final.safetensors", t->folder);
-    snprintf(path, sizeof path, "%s/crops.json", t->folder);
-    cod_json_open(&json, NULL, '{');
-    cod_status status = t->task->kind->show(t->task, model, t->folder, &json);
-    cod_json_close(&json);
-    if (status != COD_OK) {
-        cod_json_clear(&json);
-        return status;
-    }
-    COD_TRY(cod_json_end(&json, &text));
-    status = cod_file_write(path, text, strlen(text));
-    free(text);
-    return status;
-}
-
-/** crops.json: parts of held-out pictures for the run's page, without which the run is complete, too. */
-static void show_final(const trainer *t)
-{
-    if (t->task->kind->show != NULL && t->task->sizes[COD_SPLIT_VAL] > 0 && write_crops(t) != COD_OK)
-        cod_log_warn("the run's page lacks parts of held-out pictures: %s", cod_error_message());
-}
-
 /** "26.31 dB on the held-out pictures, bicubic 25.90 dB" */
 static void tell_quality(const trainer *t, const final_model *final, double baseline)
 {
@@ -465,7 +411,7 @@ static cod_status finish_run(trainer *t, closing *all)
     COD_TRY(choose_final(t, all, &final));
     if (final.is[0] == '\0')
         return COD_OK; /* each group says why */
-    show_final(t);
+    trainer_show_final(t);
     COD_TRY(write_summary(t, all, &final));
     tell_quality(t, &final, all[0].baseline);
     return COD_OK;
