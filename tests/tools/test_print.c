@@ -53,5 +53,3 @@ TEST(what_a_terminal_would_obey_is_escaped)
     assert_string_equal(out, "a\nb\\x1B[2J\\x80\\x80");
     free(out);
 }
-
-TEST_GROUP(NULL, NULL)

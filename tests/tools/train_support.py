@@ -118,7 +118,7 @@ class Bench:
 
     def start(self, *arguments, environment=None, command=(), **popen):
         """A process in a process group of its own, so that all its ranks can be killed together; `command` starts it."""
-        env = dict(os.environ, **self.environment, **(environment or {}))
+        env = {**os.environ, **self.environment, **(environment or {})}
         popen.setdefault("stderr", subprocess.PIPE)
         self.jobs.append(Job([*command, self.program, *arguments], cwd=self.folder, env=env, stdout=subprocess.PIPE, **popen))
         return self.jobs[-1]
