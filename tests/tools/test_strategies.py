@@ -342,6 +342,18 @@ def gossip(bench):
     check(0 < together < 0.7 * apart, f"groups end {together} apart, and {apart} without averaging")
 
 
+def unread(bench):
+    """A group that no other one reads publishes all the same, as it merges against its own publications. Where the run must repeat, the
+    coder stays, and the log says so."""
+    result = bench.trained("name=u", "seed=1", "train.strategy=codistill", "cluster.groups=3", "exchange.peers=random(1)", "train.steps=35",
+                           "exchange.deterministic=true", "exchange.codec=auto", "eval.every=0")
+    check(result.err.count("exchange.codec=auto stays with zstd, as the run must repeat") == 3, "each group says so once", result)
+    read = {peer["group"] for group in range(3) for peer in bench.metrics("u", group)[-1]["peers"]}
+    check(read == {1, 2}, f"seed 1 draws readers for {read}: take one that leaves a group without")
+    groups = bench.summary("u")["group_results"]
+    check(all(group["publications"] > 0 and group["merges"] > 0 for group in groups), f"a group does not publish or merge: {groups}")
+
+
 def merge_shares(bench):
     """A group's part of a merge is that of its samples: its ranks among those of all groups that train its model."""
     for groups, shares in (("[{ranks: 1}, {ranks: 2}]", (2 / 3, 1 / 3)), ("2", (1 / 2, 1 / 2))):
@@ -484,6 +496,7 @@ CASES = {
     "server": server,
     "server-stops": server_stops,
     "server-killed": killed("allreduce", 2, None, "train.strategy=parameter_server", "cluster.ranks_per_group=3"),
+    "unread": unread,
     "merge-shares": merge_shares, "gossip": gossip,
     "fragments-mixed-killed": killed("2x2", 2, None, *FRAGMENTS),
     "fragments-whole-killed": killed("3x1", 2, TCP, *FRAGMENTS, "exchange.teacher_fragments=whole"),
