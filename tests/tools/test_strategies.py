@@ -368,6 +368,8 @@ def merge_shares(bench):
             moved = farthest(before, after)
             check(farthest(after, expected) < 1e-3 * moved, f"{groups}: group {group} is {farthest(after, expected)} away, and moved {moved}")
             check(bench.events(names[1], group)[-1]["alpha"] == 1, f"{bench.events(names[1], group)}")
+            moments = [{key: value for key, value in saved(bench, name, 15, group).items() if key.startswith("adam_")} for name in names]
+            check(moments[0] and moments[0] == moments[1], f"a merge has moved the moments {moments[0].keys()}")
             losses = [peer["teacher_loss"] for line in bench.metrics(names[1], group) for peer in line["peers"]]
             check(losses and set(losses) == {None}, f"a teacher without a weight has run: {losses}")
 
