@@ -234,24 +234,30 @@ static inline uint16_t bf16_from_f32(float value)
     return (uint16_t)((word + 0x7FFFu + (word >> 16 & 1u)) >> 16);
 }
 
-/* The library is compiled for processors without fused multiplication and addition. */
+/* Never part of a fused multiply-add, whatever the compiler contracts (COD_CUDA_FMA): its result is opaque. */
 static inline float exact_product(float a, float b)
 {
-    return a * b;
+    float product = a * b;
+    asm("" : "+x"(product));
+    return product;
 }
 
 static inline float exact_sum(float a, float b)
 {
+    asm("" : "+x"(a), "+x"(b));
     return a + b;
 }
 
 static inline double exact_product(double a, double b)
 {
-    return a * b;
+    double product = a * b;
+    asm("" : "+x"(product));
+    return product;
 }
 
 static inline double exact_sum(double a, double b)
 {
+    asm("" : "+x"(a), "+x"(b));
     return a + b;
 }
 
