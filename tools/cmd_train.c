@@ -52,6 +52,7 @@ typedef struct progress_log {
     const char *command; /**< as it was typed */
     int groups;          /**< 0 = not known yet */
     bool begun;
+    int64_t step;         /**< last seen; 0 = none */
     double loss, quality; /**< last seen; quality by the task's first figure */
 } progress_log;
 
@@ -123,6 +124,7 @@ static void print_progress(void *context, const cod_train_progress *progress)
     progress_log *log = context;
     const cod_metrics_line *line = progress->line;
     char text[512];
+    log->step = line->step;
     log->loss = isnan(line->task_loss) ? log->loss : line->task_loss;
     log->quality = isnan(line->quality.values[0]) ? log->quality : line->quality.values[0];
     if (!progress->between) {
@@ -232,8 +234,10 @@ static void write_page(const char *folder)
 /** The last line of a group's log. */
 static void log_ending(progress_log *log, cod_train_ending ending)
 {
-    char text[120];
-    snprintf(text, sizeof text, "finished: all %lld steps are done", (long long)log->config->train.steps);
+    char text[120] = "finished";
+    if (log->step > 0) /* else its last line was reported before a resume */
+        snprintf(text, sizeof text, "finished at step %lld of %lld", (long long)log->step,
+                 (long long)log->config->train.steps);
     cod_run_log_line(&log->log, ending == COD_TRAIN_FINISHED ? text : "stopped: the same command goes on");
 }
 

@@ -148,7 +148,7 @@ def between_lines(bench):
         steps = {int(step) for step in re.findall(rf"group {group}  step (\d+)/", sent)}
         check(len(steps) >= 2, f"group {group} showed only steps {steps}:\n{sent}")
         check(f"group {group}: stopped and saved at step" in sent, f"group {group} does not say that it saved:\n{sent}")
-        check(b" left " not in bench.read("runs", "t", f"log.{group}.txt"), "the log file has lines between")
+        check(b"  left " not in bench.read("runs", "t", f"log.{group}.txt"), "the log file has lines between")
 
 
 def elsewhere(setup):
