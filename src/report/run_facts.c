@@ -43,7 +43,8 @@ static void write_quality(cod_report *report)
     const char *text = cod_report_text(report, "%s%s, %s", cod_number_text(value, f->digits).text, f->unit, f->title);
     if (!isnan(baseline) && f->baseline_name != NULL)
         text = cod_report_text(report, "%s; %s%s %s than %s, which has %s%s", text,
-                               cod_number_text(fabs(value - baseline), f->digits).text, f->unit,
+                               cod_number_text(fabs(value - baseline), f->digits).text,
+                               strcmp(f->unit, " %") == 0 ? " points" : f->unit,
                                (value > baseline) != f->less_is_better ? "better" : "worse", f->baseline_name,
                                cod_number_text(baseline, f->digits).text, f->unit);
     cod_report_fact(report, "Final model, held-out data", text);

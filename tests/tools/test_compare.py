@@ -66,6 +66,7 @@ def arms(bench):
     check(all(abs(float(row["groups_mean_accuracy"]) - run["quality"]) < 1e-6 and abs(float(row["final_accuracy"]) - run["final_quality"]) < 1e-6 for row, run in
               zip(table, (run for arm in found["arms"] for run in arm["runs"]))), f"{table}")
     check(all(f"<b>{name}</b>" in page for name in listed) and "the report: runs/c-compare/report.html" in result.out, "the report", result)
+    check(b" points better than the most frequent class, which has " in bench.read("runs", "c-single-seed1", "report.html"), "the run's page", result)
     check([arm["name"] for arm in found["arms"]] == listed and found["baseline"] == "sharing", f"{found['arms']}", result)
     check([arm["strategy"] for arm in found["arms"]] == ["single"] * 2 + ["local_sgd"] + ["codistill"] * 4, "strategies", result)
     check([arm["groups"] for arm in found["arms"]] == [1, 1, 2, 2, 2, 2, 2], "groups", result)
