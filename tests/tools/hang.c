@@ -1,7 +1,8 @@
 /*
  * Preloaded into a run: storage that hangs, or is slow. It is what lies below $COD_HANG_FOLDER, an absolute path. While
- * the file $COD_HANG_WHILE is there, nothing below is opened, read, flushed or appended to (by writev); a read takes
- * $COD_HANG_READ_MS longer than else, a flush $COD_HANG_SYNC_MS.
+ * the file $COD_HANG_WHILE is there, nothing below is opened, read, flushed or appended to (by writev), and the file
+ * $COD_HANG_WHILE.held says that somebody waits; a read takes $COD_HANG_READ_MS longer than else, a flush
+ * $COD_HANG_SYNC_MS.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -34,13 +35,24 @@ static void path_of(int file, char path[PATH_BYTES])
     path[length > 0 ? length : 0] = '\0';
 }
 
+static void tell_held(const char *file)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s.held", file);
+    const long made = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT, 0666);
+    if (made >= 0)
+        close((int)made);
+}
+
 static void hold_up(const char *path, const char *milliseconds)
 {
     const char *file = getenv("COD_HANG_WHILE"), *more = milliseconds != NULL ? getenv(milliseconds) : NULL;
     if (!lies_below(path))
         return;
-    while (file != NULL && access(file, F_OK) == 0)
+    while (file != NULL && access(file, F_OK) == 0) {
+        tell_held(file);
         usleep(1000);
+    }
     if (more != NULL)
         usleep((useconds_t)(1000 * atoi(more)));
 }

@@ -191,10 +191,12 @@ def launcher_lingers(bench):
 
 def launcher_saves_late(bench):
     """Ranks that begin after their job was given up, and end well all the same, as Hydra lets them: the job has not failed."""
-    code = bench.path("code")
+    begun, code = bench.path("begun"), bench.path("code")
+    script = f"trap '' TERM; touch {begun}; sleep 1.2; {MPIEXEC} \"$@\"; echo $? >{code}"
     for _ in range(10):  # on a busy machine they are killed before
-        process = start(bench, "2x1", "train.steps=20", environment=launcher(bench, f"trap '' TERM; sleep 1.2; {MPIEXEC} \"$@\"; echo $? >{code}"))
-        time.sleep(0.2)
+        process = start(bench, "2x1", "train.steps=20", environment=launcher(bench, script))
+        wait_for(lambda: os.path.exists(begun), process)
+        os.remove(begun)
         process.send_signal(signal.SIGTERM)
         result = end(bench, process)
         if os.path.exists(code):
