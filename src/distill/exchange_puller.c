@@ -80,7 +80,10 @@ cod_status exchange_puller_end(exchange_puller *p)
         exchange_pull *pull = &p->pulls[k];
         if (pull->peer != NULL)
             cancel(p, pull);
-        const cod_status ended = cod_request_wait(&pull->gathering, p->setup->options.pull_timeout_s);
+        if (pull->gathering == NULL)
+            continue;
+        const cod_status ended =
+            cod_comm_wait_for_ranks(p->setup->comm, &pull->gathering, p->setup->options.pull_timeout_s);
         if (pull->gathering != NULL)
             abandon_gather(p, pull);
         status = status == COD_OK ? ended : status;

@@ -87,7 +87,10 @@ typedef struct exchange_puller {
  * failure.
  */
 COD_MUST_CHECK cod_status exchange_puller_init(exchange_puller *puller, const exchange_setup *setup, cod_coder *coder);
-/** Cancels all pulls. A gather that does not end within `pull_timeout_s` is abandoned, and its memory is not freed. */
+/**
+ * Cancels all pulls. A gather is abandoned, and its memory not freed, if one of its ranks shows no sign of life for
+ * `pull_timeout_s`.
+ */
 COD_MUST_CHECK cod_status exchange_puller_end(exchange_puller *puller);
 void exchange_puller_clear(exchange_puller *puller);
 

@@ -48,7 +48,7 @@ static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64
     COD_TRY(cod_group_reduce(e->setup.group, &bytes, 1, COD_REDUCE_SUM));
     peer->counters.bytes += (uint64_t)bytes;
     COD_TRY(exchange_puller_gather(&e->puller, pull));
-    COD_TRY(cod_request_wait(&pull->gathering, exchange_patience_s(&e->setup)));
+    COD_TRY(cod_comm_wait_for_ranks(e->setup.comm, &pull->gathering, exchange_patience_s(&e->setup)));
     while (!pull->standing.done) {
         COD_TRY(exchange_puller_move_gather(&e->puller, pull));
         if (pull->standing.lost)
