@@ -180,12 +180,12 @@ static cod_status check_roots(const opening *o)
         char faults[COD_FAULTS_TEXT] = "";
         if (usable == 0)
             tell_faults(o, first, i, faults);
-        const char *key = root < o->options->path.count ? "path" : "val_path";
-        COD_REQUIRE(found > 0,
-                    "data.%s: no pictures in '%s'; PNG, JPEG, WebP, TIFF and BMP files are read, subfolders too", key,
-                    root_name(o->options, root));
+        const char *key = root < o->options->path.count ? "data.path" : "data.val_path";
+        key = o->place->option != NULL ? o->place->option : key;
+        COD_REQUIRE(found > 0, "%s: no pictures in '%s'; PNG, JPEG, WebP, TIFF and BMP files are read, subfolders too",
+                    key, root_name(o->options, root));
         COD_REQUIRE(usable > 0,
-                    "data.%s: none of the %zu pictures in '%s' can be used: %zu broken, %zu smaller than one crop of "
+                    "%s: none of the %zu pictures in '%s' can be used: %zu broken, %zu smaller than one crop of "
                     "%lldx%lld; the first: %s",
                     key, found, root_name(o->options, root), broken, found - broken,
                     (long long)(o->options->patch * o->place->scale), (long long)(o->options->patch * o->place->scale),

@@ -80,26 +80,42 @@ static void write_generated(FILE *out, const cod_data_options *options)
     fprintf(out, "\t0\t%016x\n", 0);
 }
 
-enum { ROOT_OPTIONS = 5 };
+enum { ROOT_OPTIONS = 6, SETS = 4 /**< place of val_sets among them */ };
+
+/** A set is what its option's kind of data is: pictures, or the files of MNIST. */
+static cod_status find_sets(const cod_data_options *options, cod_file_list *files)
+{
+    for (size_t i = 0; i < options->val_sets.count; i++) {
+        const char *path = cod_data_set_path(options->val_sets.items[i]);
+        const size_t first = files->count;
+        COD_TRY(options->kind == COD_DATA_MNIST ? cod_mnist_find(path, files) : cod_files_find(files, path, i));
+        for (size_t f = first; f < files->count; f++)
+            files->items[f].root = i;
+    }
+    return COD_OK;
+}
 
 static cod_status find(const cod_data_options *options, const cod_string_list *const roots[ROOT_OPTIONS],
                        cod_file_list files[ROOT_OPTIONS])
 {
     if (options->kind == COD_DATA_MNIST)
-        return cod_mnist_find(options->path.items[0], &files[0]);
-    for (int o = 0; o < ROOT_OPTIONS; o++)
-        for (size_t r = 0; r < roots[o]->count; r++)
+        COD_TRY(cod_mnist_find(options->path.items[0], &files[0]));
+    for (int o = 0; o < ROOT_OPTIONS && options->kind != COD_DATA_MNIST && options->kind != COD_DATA_SYNTHETIC; o++)
+        for (size_t r = 0; r < roots[o]->count && o != SETS; r++)
             COD_TRY(cod_files_find(&files[o], roots[o]->items[r], r));
-    return COD_OK;
+    return find_sets(options, &files[SETS]);
 }
 
 static cod_status list_found(const cod_data_options *options, FILE *out)
 {
-    static const char *const names[ROOT_OPTIONS] = {"path", "low_path", "val_path", "val_low_path", "test_path"};
-    const cod_string_list *const roots[ROOT_OPTIONS] = {&options->path, &options->low_path, &options->val_path,
-                                                        &options->val_low_path, &options->test_path};
-    cod_file_list files[ROOT_OPTIONS] = {
-        {.silent = true}, {.silent = true}, {.silent = true}, {.silent = true}, {.silent = true}};
+    static const char *const names[ROOT_OPTIONS] = {"path",         "low_path", "val_path",
+                                                    "val_low_path", "val_sets", "test_path"};
+    const cod_string_list *const roots[ROOT_OPTIONS] = {&options->path,     &options->low_path,
+                                                        &options->val_path, &options->val_low_path,
+                                                        &options->val_sets, &options->test_path};
+    cod_file_list files[ROOT_OPTIONS];
+    for (int o = 0; o < ROOT_OPTIONS; o++)
+        files[o] = (cod_file_list){.silent = true};
     cod_status status = find(options, roots, files);
     size_t count = 0;
     for (int o = 0; o < ROOT_OPTIONS; o++)
@@ -120,8 +136,7 @@ cod_status cod_data_list_files(const cod_data_options *options, char **list)
     COD_REQUIRE_MEMORY(out);
     if (options->kind == COD_DATA_SYNTHETIC)
         write_generated(out, options);
-    else
-        status = list_found(options, out);
+    status = list_found(options, out);
     if (fclose(out) != 0 && status == COD_OK)
         status = cod_fail(COD_ERR_MEMORY, "out of memory for the names of the data's files");
     if (status != COD_OK) {

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define FIELD(name) offsetof(cod_data_options, name)
 
@@ -32,6 +33,11 @@ static const cod_option options[] = {
     {"val_low_path", COD_OPTION_STRING_LIST, FIELD(val_low_path), "", 0, 0, NULL,
      "kind pictures: folders of low-resolution validation pictures, one for each folder in `val_path`. Empty = "
      "MATLAB's bicubic makes them."},
+    {"val_sets", COD_OPTION_STRING_LIST, FIELD(val_sets), "", 0, 0, NULL,
+     "Further validation sets, of the same kind as the data in `path`: each a path or NAME=PATH, such as "
+     "[set5=data/Set5, photos/mine]; without NAME, the last part of the path is the name. Each evaluation measures "
+     "them, too, and metrics, TensorBoard and summary.json have psnr_y.set5 and so on beside psnr_y. eval.images is "
+     "for each of them, eval.best_set makes one of them choose the best model."},
     {"test_path", COD_OPTION_STRING_LIST, FIELD(test_path), "", 0, 0, NULL,
      "kind folder: folders of test photographs. The finished model is measured on them; they do not influence which "
      "model is chosen. Empty = no test set. mnist has a test set of its own."},
@@ -113,6 +119,34 @@ const cod_option_table cod_data_option_table = {
     .struct_bytes = sizeof(cod_data_options),
 };
 
+static const char name_characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+const char *cod_data_set_path(const char *item)
+{
+    const size_t length = strspn(item, name_characters);
+    return length > 0 && item[length] == '=' ? item + length + 1 : item;
+}
+
+bool cod_data_set_name(const char *item, char name[COD_DATA_SET_NAME])
+{
+    const char *path = cod_data_set_path(item), *first = item;
+    size_t length = path > item ? (size_t)(path - item) - 1 : 0;
+    if (path == item) {
+        size_t end = strlen(path);
+        while (end > 1 && path[end - 1] == '/')
+            end--;
+        for (first = path + end; first > path && first[-1] != '/';)
+            first--;
+        length = (size_t)(path + end - first);
+        for (size_t i = length; i-- > 1;)
+            if (first[i] == '.')
+                length = i;
+    }
+    const bool good = length > 0 && length < COD_DATA_SET_NAME && strspn(first, name_characters) >= length;
+    snprintf(name, COD_DATA_SET_NAME, "%.*s", good ? (int)length : 0, first);
+    return good;
+}
+
 /** Receiver of the problems found. */
 typedef struct examination {
     cod_data_complaint complain;
@@ -180,6 +214,21 @@ static void examine_folds(const examination *e, const cod_data_options *o)
         complain(e, "folds", "%s already says what to validate on", o->val_count > 0 ? "val_count" : "val_path");
 }
 
+static void examine_sets(const examination *e, const cod_data_options *o)
+{
+    char name[COD_DATA_SET_NAME], other[COD_DATA_SET_NAME];
+    if (o->val_sets.count > COD_DATA_MAX_SETS)
+        complain(e, "val_sets", "%zu sets are more than %d", o->val_sets.count, COD_DATA_MAX_SETS);
+    for (size_t i = 0; i < o->val_sets.count; i++) {
+        const char *item = o->val_sets.items[i];
+        if (!cod_data_set_name(item, name))
+            complain(e, "val_sets", "'%s' gives no name of letters, digits, - and _: write NAME=PATH", item);
+        for (size_t k = 0; k < i; k++)
+            if (name[0] != '\0' && cod_data_set_name(o->val_sets.items[k], other) && strcmp(name, other) == 0)
+                complain(e, "val_sets", "two sets are called '%s': write NAME=PATH", name);
+    }
+}
+
 static const char *wanted_path(int kind)
 {
     switch (kind) {
@@ -200,6 +249,7 @@ void cod_data_options_examine(const cod_data_options *o, cod_data_complaint comp
     const examination e = {complaint, context};
     examine_kind(&e, o);
     examine_folds(&e, o);
+    examine_sets(&e, o);
     if (o->kind == COD_DATA_SYNTHETIC) {
         if (o->val_count >= o->synthetic_count)
             complain(&e, "val_count", "%lld leaves none of the %lld generated pictures to train on",

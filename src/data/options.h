@@ -39,7 +39,7 @@ typedef struct cod_data_options {
     int kind; /**< cod_data_kind */
     cod_string_list path, low_path;
     cod_int_list weights;
-    cod_string_list val_path, val_low_path, test_path;
+    cod_string_list val_path, val_low_path, val_sets, test_path;
     int64_t val_count;
     double val_fraction;
     int64_t folds, fold;
@@ -60,6 +60,17 @@ typedef struct cod_data_options {
 } cod_data_options;
 
 extern const cod_option_table cod_data_option_table;
+
+enum { COD_DATA_MAX_SETS = 16 /**< further validation sets */, COD_DATA_SET_NAME = 32 };
+
+/** Path of an item of val_sets: "data/Set5" of "set5=data/Set5" and of "data/Set5". */
+const char *cod_data_set_path(const char *item);
+/**
+ * Its name: that before the equals sign, or the last part of the path, without a suffix.
+ *
+ * @return false if it is no name of at most COD_DATA_SET_NAME - 1 letters, digits, - and _
+ */
+bool cod_data_set_name(const char *item, char name[COD_DATA_SET_NAME]);
 
 /** Whether data of this kind have a class for each example; generated data can have classes, too. */
 static inline bool cod_data_kind_is_labelled(int kind)

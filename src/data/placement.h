@@ -22,6 +22,7 @@ typedef struct cod_dataset_place {
     bool all;             /**< one group that trains alone on the data that all `groups` would hold together */
     bool report;          /**< warn of the files left out; one rank should do this */
     const char *left_out; /**< file that lists these where they are many (cod_faults_report()); NULL = none; borrowed */
+    const char *option;   /**< pictures: what the folders are called in messages; NULL = data.path and data.val_path */
 } cod_dataset_place;
 
 #endif

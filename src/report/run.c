@@ -164,18 +164,40 @@ static cod_status add_plots(cod_report *report, const plot *plots, size_t count,
     return COD_OK;
 }
 
+enum { MOST_QUALITIES = 96 };
+
+/** A figure's plot, and one for each of data.val_sets, whose numbers rows have as "psnr_y.set5". */
+static void add_sets(cod_report *report, const plot *figure, plot *plots, size_t *count)
+{
+    const cod_run_group *first = &report->run->groups[0];
+    const cod_json_value *row = first->count > 0 ? first->rows[first->count - 1] : NULL;
+    const size_t length = strlen(figure->key);
+    plots[(*count)++] = *figure;
+    for (const cod_json_value *v = cod_json_first(row); v != NULL && *count < MOST_QUALITIES; v = cod_json_next(v)) {
+        const char *key = cod_json_key(v);
+        if (key == NULL || strncmp(key, figure->key, length) != 0 || key[length] != '.')
+            continue;
+        plots[*count] = *figure;
+        plots[*count].key = key;
+        plots[*count].baseline = NULL; /* which is of the held-out data */
+        plots[(*count)++].title = cod_report_text(report, "%s: %s", figure->title, key + length + 1);
+    }
+}
+
 static cod_status write_quality(cod_report *report)
 {
     static const char note[] =
         "Evaluations on the way may be of fewer held-out items than that at the end; the line of "
         "bicubic interpolation, or of the most frequent class, is on the same ones.";
-    plot *plots = cod_arena_alloc(report->arena, cod_run_figure_count * sizeof *plots);
+    plot *plots = cod_arena_alloc(report->arena, (MOST_QUALITIES + cod_run_figure_count) * sizeof *plots);
+    size_t count = 0;
     COD_REQUIRE_MEMORY(plots);
     for (size_t i = 0; i < cod_run_figure_count; i++) {
         const cod_run_figure *f = &cod_run_figures[i];
-        plots[i] = (plot){f->key, f->title, f->y_label, number_of, false, f->baseline, f->baseline_name};
+        const plot figure = {f->key, f->title, f->y_label, number_of, false, f->baseline, f->baseline_name};
+        add_sets(report, &figure, plots, &count);
     }
-    return add_plots(report, plots, cod_run_figure_count, "Quality on held-out data", note);
+    return add_plots(report, plots, count, "Quality on held-out data", note);
 }
 
 /** The losses of a recipe that has several, by the keys "loss.NAME" of a row; or else its only loss. */

@@ -29,17 +29,51 @@ static void key_of(bool test, int figure, char key[32])
     snprintf(key, 32, "%s_%d", test ? "test" : "held_out", figure);
 }
 
+/** "set.psnr_y.set5" */
+static void set_key(const trainer *t, size_t set, int figure, char key[80])
+{
+    char of_set[64];
+    cod_task_set_key(t->task, set, figure, of_set);
+    snprintf(key, 80, "set.%s", of_set);
+}
+
+static cod_status add_sets(const trainer *t, const closing *c, cod_checkpoint *checkpoint)
+{
+    char key[80];
+    for (size_t set = 1; set <= t->task->set_count; set++)
+        for (int i = 0; i < t->task->kind->figure_count; i++) {
+            set_key(t, set, i, key);
+            COD_TRY(cod_checkpoint_add_number(checkpoint, key, c->results.sets[set - 1].values[i]));
+        }
+    return COD_OK;
+}
+
+/** Another group that is a job of its own may have other sets. */
+static cod_status read_sets(const trainer *t, const cod_st_file *file, closing *out)
+{
+    char key[80];
+    out->results = cod_task_results_unknown();
+    for (size_t set = 1; set <= t->task->set_count; set++)
+        for (int i = 0; i < t->task->kind->figure_count; i++) {
+            set_key(t, set, i, key);
+            if (cod_st_metadata(file, key) != NULL)
+                COD_TRY(cod_checkpoint_number(file, key, &out->results.sets[set - 1].values[i]));
+        }
+    return COD_OK;
+}
+
 static cod_status add_all(const trainer *t, const closing *c, cod_checkpoint *checkpoint)
 {
     for (int i = 0; i < 2 * t->task->kind->figure_count; i++) {
         char key[32];
         key_of(i % 2, i / 2, key);
-        COD_TRY(cod_checkpoint_add_number(checkpoint, key, (i % 2 ? &c->test : &c->held_out)->values[i / 2]));
+        COD_TRY(cod_checkpoint_add_number(checkpoint, key, (i % 2 ? &c->test : &c->results.held_out)->values[i / 2]));
     }
     for (size_t i = 0; i < NUMBERS; i++) {
         const double value = *(const double *)((const char *)c + numbers[i].offset);
         COD_TRY(cod_checkpoint_add_number(checkpoint, numbers[i].key, value));
     }
+    COD_TRY(add_sets(t, c, checkpoint));
     COD_TRY(cod_checkpoint_add_text(checkpoint, "device", c->device));
     if (c->diverged)
         COD_TRY(cod_checkpoint_add_text(checkpoint, "diverged", "true"));
@@ -65,10 +99,11 @@ static cod_status read_all(const trainer *t, const cod_st_file *file, closing *o
     snprintf(out->device, sizeof out->device, "%s", device != NULL ? device : "");
     out->diverged = cod_st_metadata(file, "diverged") != NULL;
     COD_TRY(trainer_load_totals(file, out->totals));
+    COD_TRY(read_sets(t, file, out));
     for (int i = 0; i < 2 * t->task->kind->figure_count; i++) {
         char key[32];
         key_of(i % 2, i / 2, key);
-        COD_TRY(cod_checkpoint_number(file, key, &(i % 2 ? &out->test : &out->held_out)->values[i / 2]));
+        COD_TRY(cod_checkpoint_number(file, key, &(i % 2 ? &out->test : &out->results.held_out)->values[i / 2]));
     }
     for (size_t i = 0; i < NUMBERS; i++) {
         double *number = (double *)((char *)out + numbers[i].offset);

@@ -9,7 +9,8 @@
 #include "train/trainer_internal.h"
 
 typedef struct closing {
-    cod_task_quality held_out, test; /**< on all validation data and on all test data */
+    cod_task_results results; /**< on all validation data */
+    cod_task_quality test;    /**< on all test data */
     double baseline; /**< on the validation data; NaN if there are none, and in all groups of a job but the first */
     double totals[TRAINER_TOTALS]; /**< over all ranks and processes of the group */
     double elapsed_s;              /**< of its last process */
@@ -29,11 +30,5 @@ COD_MUST_CHECK cod_status closing_write(const trainer *t, const closing *c);
  * @return COD_ERR_IO if they are not there (yet)
  */
 COD_MUST_CHECK cod_status closing_read(const trainer *t, int group, closing *out);
-
-/** summary.c: crops.json, parts of held-out pictures for the run's page; without them the run is complete, too. */
-void trainer_show_final(const trainer *t);
-/** Writes the losses by name, and the networks with their optimisers, into summary.json; and the machine. */
-void trainer_summarise_recipe(const trainer *t, cod_json *json);
-void trainer_summarise_machine(cod_json *json);
 
 #endif

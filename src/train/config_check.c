@@ -262,10 +262,36 @@ static void check_patience(cod_run_config *run)
     if (run->eval.every == 0)
         cod_config_problem_key(run->config, "eval.patience",
                                "counts evaluations during training, and eval.every=0 leaves only the one at the end");
-    else if (data->val_count == 0 && data->val_fraction == 0 && data->val_path.count == 0 && data->folds == 0)
+    else if (run->eval.best_set[0] == '\0' && data->val_count == 0 && data->val_fraction == 0 &&
+             data->val_path.count == 0 && data->folds == 0)
         cod_config_problem_key(run->config, "eval.patience",
                                "counts evaluations on held-out data, and nothing is held out: set data.val_count, "
                                "data.val_fraction or data.val_path");
+}
+
+/** The set by which the best model is chosen must be one of data.val_sets. */
+static void check_best_set(cod_run_config *run)
+{
+    const cod_string_list *sets = &run->data.val_sets;
+    const char *best = run->eval.best_set;
+    char names[COD_DATA_MAX_SETS][COD_DATA_SET_NAME], list[COD_DATA_MAX_SETS * (COD_DATA_SET_NAME + 2)] = "";
+    for (size_t i = 0; i < sets->count && i < COD_DATA_MAX_SETS; i++) {
+        if (cod_data_set_name(sets->items[i], names[i]) && strcmp(names[i], best) == 0)
+            return;
+        cod_names_add(list, sizeof list, names[i]);
+    }
+    if (best[0] != '\0')
+        cod_config_problem_key(run->config, "eval.best_set", "'%s' is no set of data.val_sets%s%s", best,
+                               list[0] != '\0' ? "; these are: " : ", which is empty", list);
+}
+
+static void check_sets(cod_run_config *run)
+{
+    check_best_set(run);
+    if (run->data.val_sets.count > 0 && run->data.kind == COD_DATA_SYNTHETIC && run->whole.kind != NULL &&
+        run->whole.kind->task == COD_TASK_CLASSIFICATION && !cod_config_has_problem(run->config, "data.kind"))
+        cod_config_problem_key(run->config, "data.val_sets",
+                               "generated classes are in no files: data.kind must be mnist, iris or folder");
 }
 
 void config_check_together(cod_run_config *run)
@@ -280,6 +306,7 @@ void config_check_together(cod_run_config *run)
     if (name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
         cod_config_problem_key(run->config, "name", "'%s' cannot be a folder's name", name);
     check_models(run);
+    check_sets(run);
 }
 
 bool cod_run_config_has_file(const cod_run_config *run, const char *key, const char *path)
@@ -346,6 +373,8 @@ void config_check_files(cod_run_config *run)
         check_paths(run, "data.val_low_path", &data->val_low_path);
         check_paths(run, "data.test_path", &data->test_path);
     }
+    for (size_t i = 0; i < data->val_sets.count; i++)
+        (void)cod_run_config_has_file(run, "data.val_sets", cod_data_set_path(data->val_sets.items[i]));
     if (run->recipe != NULL && run->recipe->check_files != NULL)
         run->recipe->check_files(run);
     check_metric_files(run);

@@ -59,7 +59,8 @@ static bool is_shared(const char *key)
                                          "exchange.entropy",
                                          "exchange.scales",
                                          "eval.metrics",
-                                         "eval.best"};
+                                         "eval.best",
+                                         "eval.best_set"};
     bool found = strncmp(key, "model.", 6) == 0;
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
         found = found || strcmp(key, shared[i]) == 0;

@@ -32,10 +32,12 @@ static void tell_early_end(const trainer *t)
     char than[64] = "";
     if (!isnan(best))
         snprintf(than, sizeof than, " than %.*f%s%s", figure->digits, best, cod_task_figure_gap(figure), figure->unit);
-    cod_log_info("group %d: ends early, at step %lld of %lld: %lld evaluations in a row had no better %s%s "
+    const size_t judge = t->task->judge;
+    cod_log_info("group %d: ends early, at step %lld of %lld: %lld evaluations in a row had no better %s%s%s%s "
                  "(eval.patience)",
                  cod_group_index(t->group), (long long)t->context.steps, (long long)t->config->train.steps,
-                 (long long)t->without_best, figure->label, than);
+                 (long long)t->without_best, figure->label, judge > 0 ? " of " : "",
+                 judge > 0 ? t->task->sets[judge - 1].name : "", than);
 }
 
 cod_status trainer_end_early(trainer *t)

@@ -64,7 +64,7 @@ static cod_status evaluate(const trainer_evaluator *evaluator, const cod_train_c
 {
     cod_train_task *task = evaluator->task;
     *mean = cod_task_quality_unknown();
-    if (task->sizes[what.split] == 0)
+    if (what.set == 0 && task->sizes[what.split] == 0)
         return COD_OK;
     what.folder = evaluator->folder;
     what.group = context->session->group;
@@ -91,24 +91,44 @@ cod_status trainer_measure_baseline(trainer_evaluator *evaluator, const cod_trai
     return COD_OK;
 }
 
+/** On the held-out data, as `what` says, and on as many items of each set. */
+static cod_status evaluate_all(const trainer_evaluator *evaluator, const cod_train_context *context,
+                               cod_task_evaluation what, cod_task_results *results)
+{
+    *results = cod_task_results_unknown();
+    COD_TRY(evaluate(evaluator, context, what, &results->held_out));
+    for (size_t set = 1; set <= evaluator->task->set_count; set++) {
+        const cod_task_evaluation one = {.split = COD_SPLIT_VAL, .set = set, .limit = what.limit};
+        COD_TRY(evaluate(evaluator, context, one, &results->sets[set - 1]));
+    }
+    return COD_OK;
+}
+
+cod_status trainer_evaluate_all(const trainer_evaluator *evaluator, const cod_train_context *context,
+                                cod_task_results *results)
+{
+    return evaluate_all(evaluator, context, (cod_task_evaluation){.split = COD_SPLIT_VAL}, results);
+}
+
 cod_status trainer_validate(trainer_evaluator *evaluator, const cod_train_context *context, int64_t limit, bool usable,
-                            cod_task_quality *mean)
+                            cod_task_results *results)
 {
     const cod_run_config *config = context->config;
     char path[4096];
     COD_TRY(refresh(evaluator, context));
-    COD_TRY(evaluate(evaluator, context,
-                     (cod_task_evaluation){.split = COD_SPLIT_VAL,
-                                           .limit = limit,
-                                           .shown = config->log.samples,
-                                           .predictions = config->eval.predictions},
-                     mean));
-    evaluator->last = *mean;
+    COD_TRY(evaluate_all(evaluator, context,
+                         (cod_task_evaluation){.split = COD_SPLIT_VAL,
+                                               .limit = limit,
+                                               .shown = config->log.samples,
+                                               .predictions = config->eval.predictions},
+                         results));
+    const cod_task_quality *judged = cod_task_judged(evaluator->task, results);
+    evaluator->last = *results;
     COD_TRY(trainer_measure_baseline(evaluator, context, limit));
-    evaluator->improved = usable && cod_task_compare(evaluator->task->kind, mean, &evaluator->best) > 0;
+    evaluator->improved = usable && cod_task_compare(evaluator->task->kind, judged, &evaluator->best) > 0;
     if (!evaluator->improved)
         return COD_OK;
-    evaluator->best = *mean;
+    evaluator->best = *judged;
     COD_TRY(cod_folder_create(evaluator->checkpoints));
     snprintf(path, sizeof path, "%s/best.group-%d.safetensors", evaluator->checkpoints, context->session->group);
     return trainer_save_model(evaluator, path);

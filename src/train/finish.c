@@ -1,7 +1,7 @@
-/* The end of a run: each group's model, the best of them or their mean, and summary.json. */
+/* The end of a run: each group's model, and the best of them or their mean. */
 #include "core/log.h"
 #include "infer/model_file.h"
-#include "train/closing_internal.h"
+#include "train/summary_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
     char path[4096];
     COD_TRY(trainer_check_owner(t));
     if (!out->diverged) {
-        COD_TRY(trainer_validate(&t->evaluator, &t->context, 0, true, &out->held_out));
+        COD_TRY(trainer_validate(&t->evaluator, &t->context, 0, true, &out->results));
         COD_TRY(trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_TEST, true, &out->test));
     }
     COD_TRY(trainer_measure_baseline(&t->evaluator, &t->context, 0));
@@ -64,7 +64,7 @@ static cod_status evaluate_group(trainer *t, closing *out)
 /** The closing comes last: who finds it finds the model. */
 static cod_status close_group(trainer *t)
 {
-    closing c = {.held_out = cod_task_quality_unknown(),
+    closing c = {.results = cod_task_results_unknown(),
                  .test = cod_task_quality_unknown(),
                  .baseline = NAN,
                  .diverged = cod_guards_spoilt(&t->guards) != NULL};
@@ -107,7 +107,7 @@ static cod_status read_values(const trainer *t, int group, float *values)
 }
 
 /** Leaves the mean of all groups' models, which are alike, in the evaluator's weights, and its quality. */
-static cod_status average_groups(trainer *t, cod_task_quality *quality)
+static cod_status average_groups(trainer *t, cod_task_results *results)
 {
     const int groups = cod_group_count(t->group);
     const size_t count = cod_weights_count(&t->evaluator.weights);
@@ -120,7 +120,7 @@ static cod_status average_groups(trainer *t, cod_task_quality *quality)
             values[i] += one[i] / (float)groups;
     }
     COD_THEN(status, cod_weights_upload(&t->evaluator.weights, values));
-    COD_THEN(status, trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_VAL, false, quality));
+    COD_THEN(status, trainer_evaluate_all(&t->evaluator, &t->context, results));
     free(values);
     return status;
 }
@@ -150,19 +150,14 @@ static int best_group(const trainer *t, const closing *all, bool *alike)
             cod_log_warn("the model of group %d has diverged: final.safetensors is made without it", g);
         else if (best < 0)
             best = g;
-        else if (cod_task_compare(t->task->kind, &c->held_out, &all[best].held_out) > 0)
+        else if (cod_task_compare(t->task->kind, cod_task_judged(t->task, &c->results),
+                                  cod_task_judged(t->task, &all[best].results)) > 0)
             best = g;
         *alike =
             *alike && c->fingerprint_high == all[0].fingerprint_high && c->fingerprint_low == all[0].fingerprint_low;
     }
     return best;
 }
-
-/** Description of final.safetensors. */
-typedef struct final_model {
-    char is[64];
-    cod_task_quality held_out, test;
-} final_model;
 
 /**
  * final.safetensors: the best group's model, or the mean of all where they are alike and it is better on held-out data.
@@ -176,182 +171,21 @@ static cod_status choose_final(trainer *t, const closing *all, final_model *fina
     const int best = best_group(t, all, &alike);
     if (best < 0)
         return cod_file_remove(path);
-    final->held_out = all[best].held_out;
+    final->results = all[best].results;
     final->test = all[best].test;
     snprintf(final->is, sizeof final->is, "group %d", best);
     group_model_path(t, best, group_path);
-    if (!alike || groups == 1 || isnan(final->held_out.values[0]))
+    if (!alike || groups == 1 || isnan(cod_task_judged(t->task, &final->results)->values[0]))
         return copy_file(group_path, path);
-    cod_task_quality together;
+    cod_task_results together;
     COD_TRY(average_groups(t, &together));
-    if (cod_task_compare(t->task->kind, &together, &final->held_out) <= 0)
+    if (cod_task_compare(t->task->kind, cod_task_judged(t->task, &together),
+                         cod_task_judged(t->task, &final->results)) <= 0)
         return copy_file(group_path, path);
-    final->held_out = together;
+    final->results = together;
     snprintf(final->is, sizeof final->is, "mean of %d groups", groups);
     COD_TRY(trainer_evaluate(&t->evaluator, &t->context, COD_SPLIT_TEST, false, &final->test));
     return trainer_save_model(&t->evaluator, path);
-}
-
-/** The task's figures on held-out data, and as test_FIGURE on test data where there are such. */
-static void summarise_quality(const trainer *t, cod_json *json, const cod_task_quality *held_out,
-                              const cod_task_quality *test)
-{
-    const cod_task_figure *figures = t->task->kind->figures;
-    char key[64];
-    for (int i = 0; i < t->task->kind->figure_count; i++)
-        cod_json_number(json, figures[i].key, held_out->values[i]);
-    for (int i = 0; i < t->task->kind->figure_count && t->task->sizes[COD_SPLIT_TEST] > 0; i++) {
-        snprintf(key, sizeof key, "test_%s", figures[i].key);
-        cod_json_number(json, key, test->values[i]);
-    }
-}
-
-/** Copies publications and peers from a group's last line of metrics. */
-static void summarise_exchange(const trainer *t, cod_json *json, int group)
-{
-    static const char *const keys[] = {"entropy", "peers"};
-    cod_json_value *line = NULL;
-    if (cod_metrics_read_last(t->folder, group, &line) != COD_OK)
-        cod_log_warn("summary.json says nothing of group %d's peers: %s", group, cod_error_message());
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (cod_json_get(line, keys[i]) != NULL)
-            cod_json_copy(json, keys[i], cod_json_get(line, keys[i]));
-    cod_json_free(line);
-}
-
-/** Parts of a group's time, over all its processes. */
-static void summarise_times(cod_json *json, const closing *c)
-{
-    const double *totals = c->totals, a_step = 1e3 / c->steps;
-    cod_json_number(json, "trained_s", totals[TOTAL_STEPS_S]);
-    cod_json_number(json, "step_ms_mean", a_step * totals[TOTAL_STEPS_S]);
-    cod_json_number(json, "teacher_ms_mean", a_step * totals[TOTAL_TEACHER_S]);
-    cod_json_number(json, "wait_ms_mean", a_step * totals[TOTAL_WAIT_S]);
-    cod_json_number(json, "exchange_ms_mean", a_step * totals[TOTAL_EXCHANGE_S]);
-}
-
-static bool ended_early(const trainer *t, const closing *c)
-{
-    return c->steps < (double)t->config->train.steps;
-}
-
-/** That a group ended early, and why. */
-static void summarise_early_end(const trainer *t, cod_json *json, const closing *c)
-{
-    char why[160];
-    cod_json_bool(json, "ended_early", true);
-    snprintf(why, sizeof why, "%.0f evaluations in a row had no new best %s (eval.patience)", c->without_best,
-             t->task->kind->figures[0].key);
-    cod_json_string(json, "ended_because", why);
-}
-
-static void summarise_groups(trainer *t, cod_json *json, const closing *all)
-{
-    cod_json_open(json, "group_results", '[');
-    for (int g = 0; g < cod_group_count(t->group); g++) {
-        const closing *c = &all[g];
-        cod_json_open(json, NULL, '{');
-        cod_json_integer(json, "group", g);
-        cod_json_integer(json, "ranks", cod_group_members_of(t->group, g).size);
-        cod_json_string(json, "model", cod_run_config_group(t->config, g)->kind->name);
-        cod_json_integer(json, "parameters", (int64_t)c->parameters);
-        cod_json_string(json, "device", c->device);
-        cod_json_integer(json, "steps", (int64_t)c->steps);
-        if (ended_early(t, c))
-            summarise_early_end(t, json, c);
-        if (c->diverged)
-            cod_json_bool(json, "diverged", true);
-        summarise_quality(t, json, &c->held_out, &c->test);
-        cod_json_number(json, "step_ms_median", c->totals[TOTAL_STEP_MS]);
-        const double memory = c->totals[TOTAL_MEMORY_BYTES];
-        cod_json_number(json, "memory_bytes", memory > 0 ? memory : NAN);
-        cod_json_number(json, "teacher_ms_median", c->totals[TOTAL_TEACHER_MS]);
-        cod_json_number(json, "exchange_ms_per_step", c->totals[TOTAL_EXCHANGE_MS]);
-        cod_json_number(json, "exchange_share", c->totals[TOTAL_EXCHANGE_SHARE]);
-        summarise_times(json, c);
-        cod_json_number(json, "pulls", c->totals[TOTAL_PULLS]);
-        cod_json_number(json, "rejected", c->totals[TOTAL_REJECTED]);
-        cod_json_number(json, "publications", c->totals[TOTAL_PUBLICATIONS]);
-        cod_json_number(json, "teacher_switches", c->totals[TOTAL_SWITCHES]);
-        cod_json_number(json, "merges", c->totals[TOTAL_MERGES]);
-        if (c->totals[TOTAL_PUSHES] > 0) {
-            cod_json_number(json, "pushes", c->totals[TOTAL_PUSHES]);
-            cod_json_number(json, "push_staleness_mean", c->totals[TOTAL_PUSH_STALENESS] / c->totals[TOTAL_PUSHES]);
-            cod_json_number(json, "push_staleness_max", c->totals[TOTAL_PUSH_STALENESS_MAX]);
-        }
-        summarise_exchange(t, json, g);
-        cod_json_close(json);
-    }
-    cod_json_close(json);
-}
-
-static cod_status write_summary(trainer *t, const closing *all, const final_model *final)
-{
-    const cod_train_session *session = &t->session;
-    const cod_run_config *config = t->config;
-    const cod_task_figure *judge = &t->task->kind->figures[0];
-    const int ranks = trainer_ranks(t), groups = cod_group_count(t->group);
-    const int first_size = cod_group_members_of(t->group, 0).size;
-    double inter = 0, intra = 0, wall = 0, core = 0, elapsed = 0, steps = 0;
-    for (int g = 0; g < groups && config->only_group < 0; g++)
-        elapsed = fmax(elapsed, all[g].elapsed_s);
-    for (int g = 0; g < groups; g++) {
-        steps = fmax(steps, all[g].steps);
-        inter += all[g].totals[TOTAL_INTERGROUP_BYTES];
-        intra += all[g].totals[TOTAL_INTRAGROUP_BYTES];
-        wall = fmax(wall, all[g].totals[TOTAL_WALL_S]);
-        /* In a job of all groups, a group's cores also wait for the last one. */
-        core += all[g].totals[TOTAL_CORE_S];
-        core += cod_group_members_of(t->group, g).size * fmax(0, elapsed - all[g].elapsed_s);
-    }
-    /* A ring all-reduce of every gradient over all ranks sends 2·S·(R-1)/R a rank and step; between g groups of
-     * contiguous ranks, g of the R links of the ring cross. */
-    const double bytes = 4 * all[0].parameters;
-    const double allreduce_between = groups > 1 ? steps * groups * 2 * bytes * (ranks - 1) / ranks : 0;
-    cod_json json = {.indent = 2};
-    cod_json_open(&json, NULL, '{');
-    cod_json_string(&json, "name", config->root.name);
-    cod_json_string(&json, "version", t->request->version);
-    trainer_data_summarise(&t->data, &json);
-    trainer_summarise_recipe(t, &json);
-    cod_json_string(&json, "strategy", config->strategy->name);
-    cod_json_string(&json, "model", cod_run_config_group(config, 0)->kind->name);
-    cod_json_integer(&json, "parameters", (int64_t)all[0].parameters);
-    cod_json_integer(&json, "seed", config->root.seed);
-    cod_json_integer(&json, "groups", groups);
-    cod_json_integer(&json, "ranks_per_group", first_size);
-    cod_json_integer(&json, "ranks", ranks);
-    cod_json_integer(&json, "steps", (int64_t)steps);
-    if (steps < (double)config->train.steps) /* of all groups; each has its reason among group_results, too */
-        summarise_early_end(t, &json, &all[0]);
-    cod_json_integer(&json, "resumed_from", (int64_t)all[0].resumed_from);
-    cod_json_integer(&json, "samples_per_group",
-                     (int64_t)steps * session->sample.n * config->train.accumulate *
-                         ((first_size - trainer_servers(t)) / trainer_stages(t)));
-    cod_json_string(&json, "precision", cod_dtype_name(session->activation));
-    cod_json_string(&json, "device", session->backend->describe(session->device));
-    trainer_summarise_machine(&json);
-    cod_json_number(&json, "wall_s", wall);
-    cod_json_number(&json, "core_s", core);
-    cod_json_number(&json, "step_ms_median", all[0].totals[TOTAL_STEP_MS]);
-    cod_json_number(&json, "teacher_ms_median", all[0].totals[TOTAL_TEACHER_MS]);
-    cod_json_number(&json, "intergroup_bytes", inter);
-    cod_json_number(&json, "intragroup_bytes", intra);
-    cod_json_number(&json, "allreduce_intergroup_bytes", allreduce_between);
-    cod_json_string(&json, "task", cod_task_name(t->task->kind->task));
-    cod_json_string(&json, "figure", judge->key);
-    summarise_quality(t, &json, &final->held_out, &final->test);
-    cod_json_number(&json, judge->baseline, all[0].baseline);
-    cod_json_string(&json, "baseline", judge->baseline);
-    cod_json_string(&json, "final_is", final->is);
-    summarise_groups(t, &json, all);
-    cod_json_close(&json);
-    char *text = NULL, path[4096];
-    COD_TRY(cod_json_end(&json, &text));
-    snprintf(path, sizeof path, "%s/summary.json", t->folder);
-    const cod_status status = cod_file_write(path, text, strlen(text));
-    free(text);
-    return status;
 }
 
 /**
@@ -375,23 +209,35 @@ static cod_status read_closings(const trainer *t, closing *all, char missing[256
     return COD_OK;
 }
 
+/** ", 30.12 dB on set5" for each of data.val_sets */
+static void describe_sets(const trainer *t, const cod_task_results *results, char *text, size_t bytes)
+{
+    const cod_task_figure *f = &t->task->kind->figures[0];
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < t->task->set_count && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, ", %.*f%s%s on %s", f->digits, results->sets[i].values[0],
+                                 cod_task_figure_gap(f), f->unit, t->task->sets[i].name);
+}
+
 /** "26.31 dB on the held-out pictures, bicubic 25.90 dB" */
 static void tell_quality(const trainer *t, const final_model *final, double baseline)
 {
     const cod_train_task_kind *kind = t->task->kind;
     const cod_task_figure *f = &kind->figures[0];
     const char *space = cod_task_figure_gap(f);
-    char test[80] = "";
+    char test[80] = "", sets[COD_DATA_MAX_SETS * 64];
+    describe_sets(t, &final->results, sets, sizeof sets);
     if (t->task->sizes[COD_SPLIT_TEST] > 0)
         snprintf(test, sizeof test, ", %.*f%s%s on the test %s", f->digits, final->test.values[0], space, f->unit,
                  kind->items);
-    if (isnan(final->held_out.values[0]))
-        cod_log_info("final.safetensors is %s; its quality is unknown, as no %s are held out%s", final->is, kind->items,
-                     test);
+    if (isnan(final->results.held_out.values[0]))
+        cod_log_info("final.safetensors is %s; its quality is unknown, as no %s are held out%s%s", final->is,
+                     kind->items, test, sets);
     else
-        cod_log_info("final.safetensors is %s: %.*f%s%s on the held-out %s, %s %.*f%s%s%s", final->is, f->digits,
-                     final->held_out.values[0], space, f->unit, kind->items, kind->baseline, f->digits, baseline, space,
-                     f->unit, test);
+        cod_log_info("final.safetensors is %s: %.*f%s%s on the held-out %s, %s %.*f%s%s%s%s", final->is, f->digits,
+                     final->results.held_out.values[0], space, f->unit, kind->items, kind->baseline, f->digits,
+                     baseline, space, f->unit, test, sets);
 }
 
 /** The run's part, by the first rank: of the job of all groups, or of the group's that ends last. */
@@ -411,8 +257,7 @@ static cod_status finish_run(trainer *t, closing *all)
     COD_TRY(choose_final(t, all, &final));
     if (final.is[0] == '\0')
         return COD_OK; /* each group says why */
-    trainer_show_final(t);
-    COD_TRY(write_summary(t, all, &final));
+    COD_TRY(trainer_write_summary(t, all, &final));
     tell_quality(t, &final, all[0].baseline);
     return COD_OK;
 }

@@ -23,7 +23,7 @@ static cod_metrics_line make_line(const trainer *t)
                              .rate = last_rate(t, 0),
                              .step_ms = trainer_measures_median_ms(measures, (size_t)t->config->log.every),
                              .task = t->task->kind,
-                             .quality = t->evaluator.last};
+                             .quality = t->evaluator.last.held_out};
     double totals[TRAINER_TOTALS];
     trainer_measures_read_stats(measures, t->strategy, &line.strategy);
     trainer_measures_read_totals(measures, context, &line.strategy, totals);
@@ -72,7 +72,7 @@ static void add_baselines(const trainer_evaluator *evaluator, cod_metrics_number
 {
     const cod_train_task_kind *kind = evaluator->task->kind;
     for (int i = 0; i < kind->figure_count && evaluator->baseline_count > 0; i++) {
-        if (isnan(evaluator->last.values[i]) || isnan(evaluator->baseline.values[i]))
+        if (isnan(evaluator->last.held_out.values[i]) || isnan(evaluator->baseline.values[i]))
             continue;
         cod_metrics_number *number = &more[(*count)++];
         snprintf(number->key, sizeof number->key, "%s", kind->figures[i].baseline);
@@ -81,7 +81,7 @@ static void add_baselines(const trainer_evaluator *evaluator, cod_metrics_number
 }
 
 /**
- * The losses, figures and rates of a recipe of several, each by its name, and which guards are out.
+ * The losses, figures and rates of a recipe of several, each by its name, which guards are out, and figures of sets.
  *
  * @param[out] more  new; free()
  */
@@ -89,7 +89,8 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
 {
     const cod_recipe *recipe = &t->session.recipe;
     *count = 0;
-    *more = calloc(t->losses.count + COD_GRAPH_MAX_SETS + recipe->guard_count + COD_TASK_MAX_FIGURES, sizeof **more);
+    const size_t figures = (t->task->set_count + 1) * COD_TASK_MAX_FIGURES;
+    *more = calloc(t->losses.count + COD_GRAPH_MAX_SETS + recipe->guard_count + figures, sizeof **more);
     COD_REQUIRE_MEMORY(*more);
     for (size_t i = 0; i < t->losses.count && t->losses.count > 1; i++) {
         const trainer_loss *loss = &t->losses.items[i];
@@ -110,6 +111,12 @@ static cod_status more_numbers(const trainer *t, cod_metrics_number **more, size
         number->value = t->guards.since[i] > 0;
     }
     add_baselines(&t->evaluator, *more, count);
+    for (size_t set = 1; set <= t->task->set_count; set++)
+        for (int i = 0; i < t->task->kind->figure_count; i++) {
+            cod_metrics_number *number = &(*more)[(*count)++];
+            cod_task_set_key(t->task, set, i, number->key);
+            number->value = t->evaluator.last.sets[set - 1].values[i];
+        }
     return COD_OK;
 }
 
@@ -138,7 +145,7 @@ cod_status trainer_log_line(trainer *t)
     if (t->leader)
         COD_TRY(write_line(t));
     trainer_losses_restart(&t->losses);
-    t->evaluator.last = cod_task_quality_unknown();
+    t->evaluator.last = cod_task_results_unknown();
     return COD_OK;
 }
 

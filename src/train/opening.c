@@ -68,6 +68,8 @@ static void tell_data(const trainer *t)
         cod_log_info("group %d: %zu training and %zu held-out %s; left out: %zu broken, %zu too small", group,
                      task->sizes[COD_SPLIT_TRAIN], task->sizes[COD_SPLIT_VAL], task->kind->items, task->broken,
                      task->unfit);
+    for (size_t i = 0; i < task->set_count && cod_comm_rank(t->request->comm) == 0; i++)
+        cod_log_info("validation set %s: %zu %s", task->sets[i].name, task->sets[i].size, task->kind->items);
     if (t->session.priors != NULL)
         cod_log_info("group %d: groups' shares of the classes differ and are corrected for", group);
 }

@@ -158,6 +158,9 @@ static const cod_option eval_options[] = {
      "Super-resolution: metric that chooses the checkpoint called best, the group or mean that becomes "
      "final.safetensors, and the winner in `codistill compare`. It is computed even if eval.metrics does not list it. "
      "auto: the first of psnr, ssim, niqe, pi, lpips that eval.metrics lists."},
+    {"best_set", COD_OPTION_STRING, offsetof(cod_eval_options, best_set), "", 0, 0, NULL,
+     "Name of the set in data.val_sets whose figure chooses the best checkpoint and the final model, and counts for "
+     "patience. Empty = the held-out data of the section data, by which `codistill compare` judges in any case."},
     {"niqe_model", COD_OPTION_STRING, offsetof(cod_eval_options, niqe_model), "", 0, 0, NULL,
      "niqe, pi: file with the model of natural pictures, BasicSR's niqe_pris_params.npz."},
     {"ma_model", COD_OPTION_STRING, offsetof(cod_eval_options, ma_model), "", 0, 0, NULL,

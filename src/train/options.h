@@ -67,8 +67,9 @@ enum {
 typedef struct cod_eval_options {
     int64_t every, images, patience;
     bool ema, predictions, degraded;
-    const char *metrics; /**< for super-resolution, in the form of cod_metrics_parse() */
-    int best;            /**< 0 auto, else 1 + index in cod_metric_names */
+    const char *metrics;  /**< for super-resolution, in the form of cod_metrics_parse() */
+    int best;             /**< 0 auto, else 1 + index in cod_metric_names */
+    const char *best_set; /**< a name of data.val_sets; "" = the held-out data */
     const char *niqe_model, *ma_model, *lpips_network, *lpips_weights;
 } cod_eval_options;
 

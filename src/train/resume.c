@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Key of the best first figure so far in a checkpoint: "best_psnr_y". */
+/** Key of the best first figure so far in a checkpoint: "best_psnr_y", "best_psnr_y.set5". */
 static const char *best_key(const trainer *t, char key[64])
 {
-    snprintf(key, 64, "best_%s", t->task->kind->figures[0].key);
+    char figure[64];
+    cod_task_set_key(t->task, t->task->judge, 0, figure);
+    snprintf(key, 64, "best_%.58s", figure);
     return key;
 }
 

@@ -147,6 +147,8 @@ static cod_status open_data(trainer *t)
     if (place.report)
         tell_fraction(config);
     COD_TRY(kind->open(t->config, &place, &t->task));
+    if (t->leader)
+        COD_TRY(kind->open_sets(t->task, config, place.report));
     return COD_OK;
 }
 
@@ -272,7 +274,7 @@ static cod_status describe_data(trainer *t)
                                        .folder = t->folder,
                                        .checkpoints = t->checkpoints,
                                        .best = cod_task_quality_unknown(),
-                                       .last = cod_task_quality_unknown()};
+                                       .last = cod_task_results_unknown()};
     *session = (cod_train_session){.config = t->config,
                                    .group = cod_group_index(t->group),
                                    .sample = t->task->samples.input,

@@ -35,9 +35,15 @@ typedef struct cod_task_quality {
     double values[COD_TASK_MAX_FIGURES];
 } cod_task_quality;
 
+/** A model's quality on the held-out data and on each of data.val_sets. */
+typedef struct cod_task_results {
+    cod_task_quality held_out, sets[COD_DATA_MAX_SETS];
+} cod_task_results;
+
 /** What to evaluate. */
 typedef struct cod_task_evaluation {
     cod_split split;
+    size_t set;         /**< 1, 2, …: that of data.val_sets in place of the split; 0 = the split */
     int64_t limit;      /**< items; 0 = all */
     int64_t shown;      /**< number of these whose results go to samples/, if the task has pictures */
     const char *folder; /**< of the run */
@@ -65,6 +71,12 @@ typedef struct cod_train_task_kind {
      * classes. Local.
      */
     cod_status (*open)(cod_run_config *config, const cod_dataset_place *place, cod_train_task **out);
+    /**
+     * Opens data.val_sets, which only a group's first rank evaluates. Local.
+     *
+     * @param report  also log what is left out
+     */
+    cod_status (*open_sets)(cod_train_task *task, const cod_run_config *config, bool report);
     /** Prepares to evaluate a model with `weights`, which are read at each call of evaluate(); both are borrowed. */
     cod_status (*attach)(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation);
     cod_status (*evaluate)(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean);
@@ -80,7 +92,13 @@ typedef struct cod_train_task_kind {
     void (*close)(cod_train_task *task);
 } cod_train_task_kind;
 
-/** Implementations put this first in their own struct; open() fills it. */
+/** One of data.val_sets. */
+typedef struct cod_task_set {
+    char name[COD_DATA_SET_NAME];
+    size_t size;
+} cod_task_set;
+
+/** Implementations put this first in their own struct; open() fills it, open_sets() the sets. */
 struct cod_train_task {
     const cod_train_task_kind *kind;
     cod_samples samples;                     /**< what this group trains on */
@@ -90,6 +108,9 @@ struct cod_train_task {
     cod_st_text metadata[COD_TASK_METADATA]; /**< goes into model files */
     size_t metadata_count;
     float *priors; /**< [groups, classes] as cod_train_session has them */
+    cod_task_set sets[COD_DATA_MAX_SETS];
+    size_t set_count; /**< 0 on ranks that are no group's first */
+    size_t judge;     /**< set by which models are compared, from 1; 0 = the held-out data */
 };
 
 /** The kind of a task, with all of its figures. The kind of a run is cod_run_config.task. */
@@ -107,6 +128,15 @@ const cod_train_task_kind *cod_train_task_of(cod_run_config *config);
 double cod_task_compare(const cod_train_task_kind *kind, const cod_task_quality *a, const cod_task_quality *b);
 /** All figures NaN. */
 cod_task_quality cod_task_quality_unknown(void);
+cod_task_results cod_task_results_unknown(void);
+/** The quality by which models are compared: of the set in eval.best_set, or of the held-out data. */
+const cod_task_quality *cod_task_judged(const cod_train_task *task, const cod_task_results *results);
+/** "psnr_y.set5": key of a figure of set `set`, from 1; 0 = the held-out data, "psnr_y". */
+void cod_task_set_key(const cod_train_task *task, size_t set, int figure, char key[64]);
+/** Path of set `set`, from 0, whose name is entered in the task. */
+const char *cod_task_begin_set(cod_train_task *task, const cod_run_config *config, size_t set);
+/** Begins the message of a failure to open a set. */
+cod_status cod_task_fail_set(const cod_train_task *task, size_t set, cod_status status);
 
 /** The configured task loss of a model; `auto` is the task's own. */
 cod_loss_spec cod_train_loss(const cod_run_config *config, cod_task task);

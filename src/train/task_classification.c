@@ -10,6 +10,8 @@ enum { EVAL_BATCH = 128 };
 typedef struct classification {
     cod_train_task base;
     cod_labelled *data;
+    cod_labelled *sets[COD_DATA_MAX_SETS];
+    cod_split splits[COD_DATA_MAX_SETS]; /**< of each set, that which has its examples */
     cod_classifier *classifier;
     char *description; /**< of the data, for model files */
 } classification;
@@ -53,6 +55,8 @@ static void close_task(cod_train_task *task)
     classification *c = (classification *)task;
     cod_classifier_destroy(c->classifier);
     cod_labelled_close(c->data);
+    for (size_t i = 0; i < COD_DATA_MAX_SETS; i++)
+        cod_labelled_close(c->sets[i]);
     free(c->description);
     free(c->base.priors);
     free(c);
@@ -72,6 +76,23 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
     return COD_OK;
 }
 
+/** Examples as `codistill eval` opens them for the trained model, by the same description of its data. */
+static cod_status open_sets(cod_train_task *task, const cod_run_config *config, bool report)
+{
+    classification *c = (classification *)task;
+    (void)report;
+    for (size_t i = 0; i < config->data.val_sets.count; i++) {
+        const cod_saved_model saved = {.data = c->description};
+        const cod_status status =
+            cod_classifier_data_open(&saved, cod_task_begin_set(task, config, i), &c->splits[i], &c->sets[i]);
+        if (status != COD_OK)
+            return cod_task_fail_set(task, i, status);
+        task->sets[i].size = cod_labelled_size(c->sets[i], c->splits[i]);
+        task->set_count++;
+    }
+    return COD_OK;
+}
+
 static cod_status attach(cod_train_task *task, const cod_model *model, cod_weights *weights, cod_dtype activation)
 {
     classification *c = (classification *)task;
@@ -82,10 +103,13 @@ static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what
 {
     classification *c = (classification *)task;
     cod_classification result;
-    COD_TRY(cod_classifier_evaluate(c->classifier, c->data, what->split, (size_t)what->limit, &result));
+    const size_t set = what->set;
+    COD_TRY(cod_classifier_evaluate(c->classifier, set > 0 ? c->sets[set - 1] : c->data,
+                                    set > 0 ? c->splits[set - 1] : what->split, (size_t)what->limit, &result));
     *mean = (cod_task_quality){{100 * result.accuracy, result.cross_entropy, 100 * result.calibration_error}};
-    const cod_status status =
-        what->predictions ? cod_predictions_write(what->folder, what->split, what->group, what->step, &result) : COD_OK;
+    const cod_status status = what->predictions && set == 0
+                                  ? cod_predictions_write(what->folder, what->split, what->group, what->step, &result)
+                                  : COD_OK;
     cod_classification_clear(&result);
     return status;
 }
@@ -121,6 +145,7 @@ const cod_train_task_kind cod_task_classification = {
     .distill = COD_LOSS_KL,
     .distill_weight = 1,
     .open = open_task,
+    .open_sets = open_sets,
     .attach = attach,
     .evaluate = evaluate,
     .measure_baseline = measure_baseline,

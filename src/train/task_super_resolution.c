@@ -14,9 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/** One of data.val_sets. */
+typedef struct picture_set {
+    cod_dataset *data;
+    size_t *pictures; /**< [size] those of the data set that are evaluated */
+} picture_set;
+
 typedef struct super_resolution {
     cod_train_task base;
     cod_dataset *data;
+    picture_set sets[COD_DATA_MAX_SETS];
     cod_crops crops;
     cod_sharpener *sharpener; /**< NULL = truth is as it is */
     cod_degrader *degrader;   /**< NULL = low pictures are the data set's */
@@ -42,6 +49,10 @@ static void close_task(cod_train_task *task)
     cod_lpips_destroy(s->lpips);
     cod_ma_model_clear(&s->ma);
     cod_dataset_close(s->data);
+    for (size_t i = 0; i < COD_DATA_MAX_SETS; i++) {
+        cod_dataset_close(s->sets[i].data);
+        free(s->sets[i].pictures);
+    }
     cod_degrader_destroy(s->degrader);
     cod_degrader_destroy(s->validator);
     cod_sharpener_destroy(s->sharpener);
@@ -88,6 +99,51 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
         return status;
     }
     *out = &s->base;
+    return COD_OK;
+}
+
+/** Leaves out the low-resolution pictures of pairs that are called so, as `codistill eval` does. */
+static cod_status choose_pictures(picture_set *set, size_t *count)
+{
+    const size_t found = cod_dataset_size(set->data, COD_SPLIT_TRAIN);
+    cod_file *files = calloc(found + 1, sizeof *files);
+    set->pictures = calloc(found + 1, sizeof *set->pictures);
+    *count = 0;
+    for (size_t i = 0; files != NULL && i < found; i++)
+        files[i].name = cod_dataset_name(set->data, COD_SPLIT_TRAIN, i);
+    const cod_file_list list = {.items = files, .count = found};
+    for (size_t i = 0; files != NULL && set->pictures != NULL && i < found; i++)
+        if (!cod_evaluation_is_low(&list, files[i].name))
+            set->pictures[(*count)++] = i;
+    const bool made = files != NULL && set->pictures != NULL;
+    free(files);
+    return made ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for the names of %zu pictures", found);
+}
+
+/** All pictures of a set are of its only split, whatever their size. */
+static cod_status open_set(super_resolution *s, const cod_run_config *config, size_t index, bool report)
+{
+    const char *path = cod_task_begin_set(&s->base, config, index);
+    cod_data_options options = config->data;
+    options.kind = COD_DATA_PICTURES;
+    options.path = (cod_string_list){1, &path};
+    options.low_path = options.val_path = options.val_low_path = (cod_string_list){0};
+    options.weights = (cod_int_list){0};
+    options.scales = (cod_float_list){0};
+    options.val_count = options.items_per_group = 0;
+    options.val_fraction = 0;
+    options.placement = COD_PLACEMENT_SHARED;
+    options.patch = 1;
+    const cod_dataset_place place = {
+        .scale = cod_dataset_scale(s->data), .groups = 1, .report = report, .option = "data.val_sets"};
+    COD_TRY(cod_dataset_open(&options, &place, &s->sets[index].data));
+    return choose_pictures(&s->sets[index], &s->base.sets[index].size);
+}
+
+static cod_status open_sets(cod_train_task *task, const cod_run_config *config, bool report)
+{
+    for (; task->set_count < config->data.val_sets.count; task->set_count++)
+        COD_TRY(open_set((super_resolution *)task, config, task->set_count, report));
     return COD_OK;
 }
 
@@ -225,6 +281,7 @@ typedef struct eval_work {
     super_resolution *s;
     cod_upscaler *upscaler;
     cod_split split;
+    const picture_set *set;          /**< in place of the split; NULL = the split */
     const cod_task_evaluation *show; /**< whose `shown` pictures go to samples/; NULL = none */
     eval_item *items;
     cod_evaluated *results;
@@ -233,7 +290,10 @@ typedef struct eval_work {
 static cod_status read_item(const eval_work *w, size_t index, eval_item *item)
 {
     const int scale = cod_dataset_scale(w->s->data);
-    COD_TRY(cod_dataset_read(w->s->data, w->split, index, &item->pair));
+    if (w->set != NULL)
+        COD_TRY(cod_dataset_read(w->set->data, COD_SPLIT_TRAIN, w->set->pictures[index], &item->pair));
+    else
+        COD_TRY(cod_dataset_read(w->s->data, w->split, index, &item->pair));
     const cod_pair *pair = &item->pair;
     COD_TRY(make_low(w->s, index, pair, &item->degraded, &item->low));
     item->truth = (cod_image){.width = pair->low_width * scale,
@@ -322,14 +382,18 @@ static cod_status evaluate_pictures(eval_work *w, size_t count, cod_task_quality
 static cod_status evaluate(cod_train_task *task, const cod_task_evaluation *what, cod_task_quality *mean)
 {
     super_resolution *s = (super_resolution *)task;
-    const size_t available = s->base.sizes[what->split];
+    const size_t available = what->set > 0 ? task->sets[what->set - 1].size : s->base.sizes[what->split];
     const size_t count = what->limit > 0 && (size_t)what->limit < available ? (size_t)what->limit : available;
-    eval_work work = {.s = s, .upscaler = s->upscaler, .split = what->split, .show = what};
+    eval_work work = {.s = s,
+                      .upscaler = s->upscaler,
+                      .split = what->split,
+                      .set = what->set > 0 ? &s->sets[what->set - 1] : NULL,
+                      .show = what->set > 0 ? NULL : what};
     *mean = cod_task_quality_unknown();
     if (count == 0)
         return COD_OK;
     COD_TRY(evaluate_pictures(&work, count, mean));
-    if (isnan(mean->values[0]) && !s->warned) {
+    if (isnan(mean->values[0]) && what->set == task->judge && !s->warned) {
         cod_log_warn(
             "group %d: none of %zu held-out pictures has a value of %s, by which the best model is chosen: each "
             "is too small for it, or what the model made of it is flat",
@@ -433,6 +497,7 @@ const cod_train_task_kind cod_task_super_resolution = {
     .distill_weight = 0.1,
     .eval_items = 8,
     .open = open_task,
+    .open_sets = open_sets,
     .attach = attach,
     .evaluate = evaluate,
     .measure_baseline = measure_baseline,

@@ -98,11 +98,11 @@ static cod_status evaluate(trainer *t)
 {
     const int64_t wanted = t->config->eval.images, limit = wanted > 0 ? wanted : t->task->kind->eval_items;
     const bool usable = cod_guards_spoilt(&t->guards) == NULL;
-    cod_task_quality mean;
+    cod_task_results results;
     COD_TRY(trainer_check_owner(t));
-    COD_TRY(trainer_validate(&t->evaluator, &t->context, limit, usable, &mean));
+    COD_TRY(trainer_validate(&t->evaluator, &t->context, limit, usable, &results));
     t->without_best = t->evaluator.improved ? 0 : t->without_best + 1;
-    return STRATEGY_PART(t, peers, validated, &t->context, mean.values[0]);
+    return STRATEGY_PART(t, peers, validated, &t->context, cod_task_judged(t->task, &results)->values[0]);
 }
 
 /** Does the work between steps: figures, evaluation, checkpoint. context->step steps are done. */
