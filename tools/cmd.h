@@ -21,6 +21,7 @@ enum {
 int cod_cmd_train(int argc, char **argv);
 int cod_cmd_compare(int argc, char **argv);
 int cod_cmd_report(int argc, char **argv);
+int cod_cmd_trace(int argc, char **argv);
 int cod_cmd_plan(int argc, char **argv);
 int cod_cmd_data(int argc, char **argv);
 int cod_cmd_eval(int argc, char **argv);

@@ -38,6 +38,7 @@ static const command commands[] = {
     {"compare", "train a configuration with several strategies and compare the results", cod_cmd_compare,
      COD_WORDS_CONFIG},
     {"report", "write an HTML page about a comparison or a run", cod_cmd_report, COD_WORDS_FILES},
+    {"trace", "make one trace of those of a run's ranks", cod_cmd_trace, COD_WORDS_FILES},
     {"plan", "show what a configuration would run on which rank, without training", cod_cmd_plan, COD_WORDS_CONFIG},
     {"data", "write samples that a configuration would train on", cod_cmd_data, COD_WORDS_CONFIG},
     {"eval", "measure a model: PSNR, SSIM and more on pictures, or a classifier's accuracy", cod_cmd_eval,

@@ -1,6 +1,7 @@
 #include "io/trace_file.h"
 
 #include "io/json.h"
+#include "io/trace_merge.h"
 #include "io_internal.h"
 
 #include <fcntl.h>
@@ -94,6 +95,25 @@ cod_status cod_trace_file_open(const char *path, int rank, const char *name, uin
     write_metadata(trace, ",\n", "process_sort_index", "sort_index", NULL);
     *out = trace;
     return COD_OK;
+}
+
+void cod_trace_file_describe(cod_trace_file *trace, const cod_trace_process *process)
+{
+    cod_json json = {0};
+    cod_json_open(&json, NULL, '{');
+    cod_json_string(&json, "ph", "M");
+    cod_json_string(&json, "name", COD_TRACE_PROCESS);
+    cod_json_integer(&json, "pid", process->rank);
+    cod_json_open(&json, "args", '{');
+    cod_json_integer(&json, "rank", process->rank);
+    cod_json_integer(&json, "group", process->group);
+    cod_json_string(&json, "host", process->host);
+    cod_json_integer(&json, "clock_of", process->clock_of);
+    cod_json_number(&json, "clock_ahead_us", 1e6 * process->clock_ahead_s);
+    cod_json_number(&json, "clock_spread_us", 1e6 * process->clock_spread_s);
+    cod_json_close(&json);
+    cod_json_close(&json);
+    write_object(trace, ",\n", &json);
 }
 
 void cod_trace_file_sink(void *context, const cod_trace_event *event)

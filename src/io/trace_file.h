@@ -23,6 +23,18 @@ typedef struct cod_trace_file cod_trace_file;
 COD_MUST_CHECK cod_status cod_trace_file_open(const char *path, int rank, const char *name, uint64_t events_max,
                                               cod_trace_file **trace);
 
+/** What merging traces needs to know of a rank. */
+typedef struct cod_trace_process {
+    int rank, group;
+    const char *host;
+    int clock_of;          /**< rank by whose wall clock the next two are; -1 = they are not known */
+    double clock_ahead_s;  /**< this rank's wall clock less that one, measured when tracing began */
+    double clock_spread_s; /**< by which that may be wrong, either way */
+} cod_trace_process;
+
+/** Writes that into the trace, for cod_trace_merge(). */
+void cod_trace_file_describe(cod_trace_file *trace, const cod_trace_process *process);
+
 /** The sink: cod_trace_set_sink(cod_trace_file_sink, trace). From any thread; each thread is a track of its own. */
 void cod_trace_file_sink(void *trace, const cod_trace_event *event);
 

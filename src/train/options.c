@@ -212,7 +212,7 @@ static const cod_option log_options[] = {
      "Also write TensorBoard event files."},
     {"trace", COD_OPTION_STRING, offsetof(cod_log_options, trace), "", 0, 0, NULL,
      "Name of a trace of every operation, for ui.perfetto.dev. Each rank writes RANK.NAME in the run's folder: with "
-     "trace.json, rank 0 writes 0.trace.json. Empty = no trace."},
+     "trace.json, rank 0 writes 0.trace.json; `codistill trace` makes one of all. Empty = no trace."},
 };
 const cod_option_table cod_log_option_table = {"log", "Metrics, sample pictures and traces.", log_options,
                                                COUNT(log_options), sizeof(cod_log_options)};

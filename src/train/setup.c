@@ -190,19 +190,6 @@ static cod_status start_loader(trainer *t)
                              &t->context.loader);
 }
 
-static cod_status open_trace(trainer *t)
-{
-    char path[4096], name[32];
-    if (t->config->log.trace[0] == '\0')
-        return COD_OK;
-    const int rank = trainer_rank(t);
-    snprintf(path, sizeof path, "%s/%d.%s", t->folder, rank, t->config->log.trace);
-    snprintf(name, sizeof name, "group %d", cod_group_index(t->group));
-    COD_TRY(cod_trace_file_open(path, rank, name, 2000000, &t->trace));
-    cod_trace_set_sink(cod_trace_file_sink, t->trace);
-    return COD_OK;
-}
-
 /** In place of the group's own average of gradients. */
 static cod_status code_allreduce(trainer *t)
 {
@@ -331,6 +318,8 @@ cod_status trainer_set_up(trainer *t)
     if (t->finished_before)
         return COD_OK;
     trainer_tell_resume(t);
+    cod_trace_process process;
+    COD_TRY(trainer_describe_process(t, &process));
     cod_status status = COD_OK;
     if (context->step > context->steps)
         status = cod_fail(COD_ERR_ARGUMENT,
@@ -339,7 +328,7 @@ cod_status trainer_set_up(trainer *t)
                           (long long)context->step, (long long)context->steps);
     if (trainer_trains(t))
         COD_THEN(status, start_loader(t));
-    COD_THEN(status, open_trace(t));
+    COD_THEN(status, trainer_open_trace(t, &process));
     if (t->leader)
         COD_THEN(status, cod_metrics_open(t->folder, cod_group_index(t->group), context->step,
                                           t->config->log.tensorboard, &t->metrics));

@@ -135,6 +135,14 @@ COD_MUST_CHECK cod_status trainer_claim_folder(trainer *t);
 /** Whether all steps are done and the summary was written. Collective on all ranks. */
 COD_MUST_CHECK cod_status trainer_look_whether_finished(trainer *t);
 
+/**
+ * trace.c: describes this rank for its trace, with its clock beside that of the first rank of all, if the run is
+ * traced. Collective on all ranks.
+ */
+COD_MUST_CHECK cod_status trainer_describe_process(const trainer *t, cod_trace_process *process);
+/** Opens this rank's trace, if the run is traced. */
+COD_MUST_CHECK cod_status trainer_open_trace(trainer *t, const cod_trace_process *process);
+
 enum { TRAINER_STATES_MAX = 3 /**< of an optimiser */ };
 
 /** saved_state.c: whether each rank writes a part of checkpoints of its own. */
