@@ -19,8 +19,9 @@
 static const char help[] =
     "usage: codistill eval MODEL --data PATH [options]\n\n"
     "Measures a model.\n"
-    "For super-resolution, MODEL is a .safetensors file (also one of a checkpoint), the folder of a training run, "
-    "one of the models that come with the program (sr-x4, sr-x4-perceptual), or `bicubic`. Each picture of DIR is "
+    "For super-resolution, MODEL is a .safetensors file (also one of a checkpoint), a PyTorch file (.pth) whose "
+    "network is known by its tensors, the folder of a training run, one of the models that come with the program "
+    "(sr-x4, sr-x4-perceptual), or `bicubic`. Each picture of DIR is "
     "reduced by MATLAB's bicubic and upscaled by MODEL. The command prints PSNR and SSIM between the result and the "
     "original, for each picture and on average, on the Y channel (not rounded) and on RGB. As many pixels as the "
     "scale are left out at each border.\n"

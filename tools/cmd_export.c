@@ -18,7 +18,8 @@
 static const char help[] =
     "usage: codistill export MODEL -o OUT.onnx|OUT.safetensors [--calibrate DIR] [--bf16]\n\n"
     "Writes MODEL with its normalisation folded into the convolutions. MODEL is a .safetensors file, also the "
-    "group-G.safetensors of a checkpoint, the folder of a training run, sr-x4 or sr-x4-perceptual. The output's name "
+    "group-G.safetensors of a checkpoint, a PyTorch file (.pth), the folder of a training run, sr-x4 or "
+    "sr-x4-perceptual. The output's name "
     "chooses the format:\n"
     "  .onnx\tONNX, opset 17. Input \"input\" and output \"output\" are f32, NCHW, RGB from 0 to 1, with any batch, "
     "height and width\n"

@@ -28,8 +28,10 @@ static const char help[] =
     "truth: they are reduced by MATLAB's bicubic first, as in `codistill eval`. If DIR has pairs of files named "
     "...HR... and ...LR..., the HR pictures are used. Those of --low have no truth: they are enlarged as they are and "
     "shown beside the results, without PSNR and SSIM. Bicubic interpolation is always among the results. MODEL is a "
-    ".safetensors file, or sr-x4 (the default) or sr-x4-perceptual, which come with the program. All models must have "
-    "the same scale.\n\n"
+    ".safetensors or .pth file, or sr-x4 (the default) or sr-x4-perceptual, which come with the program. All models "
+    "must have the same scale.
+
+"
     "  --data DIR\tpictures (PNG, JPEG, WebP, TIFF, BMP), also in subfolders\n"
     "  --low DIR\tlikewise, of photographs without truth\n"
     "  -o, --output F\tthe page, a .html file\n"

@@ -18,7 +18,7 @@ static const char help[] =
     "and B is A trained further with an adversarial loss. One of the two must have been trained from the other; a "
     "mean of networks that started apart is of no use. Running statistics of normalisations are mixed in the same "
     "way.\n"
-    "A and B are .safetensors files, or sr-x4 and sr-x4-perceptual, which come with the program and are such a "
+    "A and B are .safetensors or .pth files, or sr-x4 and sr-x4-perceptual, which come with the program and are such a "
     "pair.\n\n"
     "  --alpha X\tfrom 0 (A) to 1 (B)\n"
     "  -o, --output FILE\tfile to write; an existing file is replaced once the new one is complete\n"

@@ -19,16 +19,16 @@
 
 static const char help[] =
     "usage: codistill trace RUN [-o FILE]\n\n"
-    "Makes one trace of those that the ranks of a training run have written, for ui.perfetto.dev or chrome://tracing.\n"
-    "RUN is the run's folder, which has them as RANK.NAME if it was trained with log.trace=NAME, such as\n"
-    "log.trace=trace.json. Each rank is a process, named after its rank, its group and its host, and each of its\n"
-    "threads a track.\n\n"
+    "Makes one trace of those that the ranks of a training run have written, for ui.perfetto.dev or "
+    "chrome://tracing. RUN is the run's folder, which has them as RANK.NAME if it was trained with log.trace=NAME, "
+    "such as log.trace=trace.json. Each rank is a process, named after its rank, its group and its host, and each of "
+    "its threads a track.\n\n"
     "Ranks of one host share a clock. Clocks of other hosts are aligned to that of the first rank by what was "
-    "measured\n"
-    "when tracing began, in 32 barriers of all ranks: to about the time of a message. Groups that are jobs of their\n"
-    "own (`train --group`) have measured only inside their job, and stand beside each other by their wall clocks.\n"
-    "A trace that ends in the middle, as that of a rank that was killed or still runs, is read as far as it goes.\n\n"
-    "  -o, --output FILE  where the trace goes (RUN/trace.json)\n"
+    "measured when tracing began, in 32 barriers of all ranks: to about the time of a message. Groups that are jobs "
+    "of their own (`train --group`) have measured only inside their job, and stand beside each other by their wall "
+    "clocks. A trace that ends in the middle, as that of a rank that was killed or still runs, is read as far as it "
+    "goes.\n\n"
+    "  -o, --output FILE\twhere the trace goes (RUN/trace.json)\n"
     "  --help\n";
 
 /** A run and the traces in its folder. */

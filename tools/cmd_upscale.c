@@ -31,6 +31,7 @@ static const char help[] =
     "  sr-x4-perceptual\tthe same, sharper to look at, but with invented detail; comes with the program\n"
     "  bicubic\tbicubic interpolation\n"
     "  FILE.safetensors\ta model of your own, also from a checkpoint\n"
+    "  FILE.pth\ta model of PyTorch whose network is known by its tensors, read as `import` reads it\n"
     "  RUN\tthe folder of a training run: its final model\n"
     "OUT is a .png, .jpg or .webp file for one picture; otherwise a folder, which is made if it does not exist. PNG "
     "keeps transparency and 16 bits, WebP keeps transparency, in JPEG what is transparent lies on white, and gray "

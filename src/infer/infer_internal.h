@@ -7,6 +7,7 @@
 #define COD_INFER_INFER_INTERNAL_H
 
 #include "infer/model_file.h"
+#include "io/torch_file.h"
 #include "nn/compile.h"
 
 /** The part of a graph that a model's output is computed from. */
@@ -53,10 +54,15 @@ COD_MUST_CHECK cod_status cod_model_recognise(const cod_st_file *file, cod_arena
 typedef struct model_source {
     const cod_st_file *file;      /**< the network's, by its own names */
     cod_st_file *whole, *network; /**< all that was opened; the one network of a foreign file, or NULL */
+    cod_torch_file *torch;        /**< in the place of `whole`: a file of torch.save() */
     cod_arena arena;
 } model_source;
 
-/** Opens a file of ours as it is; of another file the network that cod_foreign_choose() takes, or all without one. */
+/**
+ * Opens a file of ours as it is; of another file the network that cod_foreign_choose() takes, or all without one. Of
+ * torch.save()'s files, which may hold anything, only a network is taken; without one the message names the command
+ * that converts them.
+ */
 COD_MUST_CHECK cod_status model_source_open(const char *path, model_source *source);
 /** Also one that was not opened. */
 void model_source_close(model_source *source);

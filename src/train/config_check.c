@@ -153,8 +153,14 @@ static void check_data(cod_run_config *run)
                                "makes the low-resolution pictures that data.val_low_path gives: leave one of them out");
 }
 
+/** Whether `init` has the name of a file of weights: of safetensors, or of torch.save(). */
 static bool is_init_file(const char *init)
 {
+    static const char *const endings[] = {".pth", ".pt", ".ckpt", ".bin"};
+    const size_t length = strlen(init);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (length > strlen(endings[i]) && strcmp(init + length - strlen(endings[i]), endings[i]) == 0)
+            return true;
     return strstr(init, ".safetensors") != NULL;
 }
 
@@ -201,8 +207,8 @@ static void check_model(cod_run_config *run, const cod_group_config *group, int 
     if (strcmp(init, "shared") != 0 && strcmp(init, "own") != 0 && !is_init_file(init) && !cod_named_model_is(init)) {
         snprintf(key, sizeof key, "%smodel.init", place);
         cod_config_problem_key(config, key,
-                               "'%s' is not `shared`, `own`, a .safetensors file, the folder of a run, or a model that "
-                               "comes along, such as sr-x4",
+                               "'%s' is not `shared`, `own`, a .safetensors or .pth file, the folder of a run, or a "
+                               "model that comes along, such as sr-x4",
                                init);
     }
     const int multiple = cod_model_multiple(group->kind, group->architecture);

@@ -38,9 +38,8 @@ static const cod_option model_options[] = {
      "Architecture of the network. `codistill models` lists the options of each."},
     {"init", COD_OPTION_STRING, offsetof(cod_model_options, init), "shared", 0, 0, inits,
      "Initial weights. shared: all groups start with the same random weights, which merging needs. own: each group "
-     "starts with its own. Otherwise a model to fine-tune: a file, the folder of a run, or one that comes along: sr-x4 "
-     "or "
-     "sr-x4-perceptual."},
+     "starts with its own. Otherwise a model to fine-tune: a file (.safetensors, or PyTorch's .pth), the folder of a "
+     "run, or one that comes along: sr-x4 or sr-x4-perceptual."},
     {"init_mode", COD_OPTION_CHOICE, offsetof(cod_model_options, init_mode), "strict", 0, 0, init_modes,
      "When `init` is a model file. strict: every tensor must match. partial: only tensors that match are loaded."},
 };

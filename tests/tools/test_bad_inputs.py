@@ -371,7 +371,7 @@ CASES = {
         (["import", "picture.pth", "-o", "x.safetensors"], 1, "is a PNG picture, not a file of torch.save()"),
         (["import", "network.onnx", "-o", "x.safetensors"], 1, "is an ONNX model, not a file of torch.save()"),
         (["upscale", "lfs.safetensors", "photos/good/a.png", "-o", "a.png"], 1, "is a Git LFS pointer, not a safetensors file"),
-        (["upscale", "saved.safetensors", "photos/good/a.png", "-o", "a.png"], 1, "is a file of torch.save(), not a safetensors file: `codistill import "),
+        (["upscale", "saved.safetensors", "photos/good/a.png", "-o", "a.png"], 1, "no network in it is of an architecture that is known by its tensors; `codistill import saved.safetensors --list`"),
         (["export", "empty.safetensors", "-o", "x.onnx"], 1, "is an empty file, not a safetensors file"),
         (["upscale", MODEL, "lfs.png", "-o", "a.png"], 1, "lfs.png: a Git LFS pointer, not a picture"),
         (["upscale", MODEL, "lfs.mp4", "-o", "a.mp4"], 1, "is a Git LFS pointer, not a video"),

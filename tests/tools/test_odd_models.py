@@ -303,7 +303,7 @@ def safetensors_refusals():
         "inf": (safetensors_file(spoiled(-math.inf)), "'body.0.weight' holds an infinity"),
         "seven_bytes": (bytes(7), "7 bytes are too few for a safetensors file"),
         "zeros": (bytes(64), "no valid JSON at byte"),
-        "torch": (torch_file(plain), (None, "is a file of torch.save(), not a safetensors file: `codistill import")),
+        "torch": (torch_file({"weight": plain["body.0.weight"]}), (None, "no network in it is of an architecture that is known by its tensors; `codistill import")),
         **OTHERS,
     }
 
@@ -322,16 +322,21 @@ def same(bench):
         check("5 tensors" in result.out and "model compact" in result.out, name, result)
         found = {one: values(tensor) for one, tensor in read_tensors(bench.path("out.safetensors")).items()}
         check(found == right, f"{name}: other weights")
-        if name.endswith(".safetensors"):
-            bench.done("upscale", name, "photos/photo.png", "-o", "big.png", "--force")
-            check(bench.read("big.png") == bench.read("plain.png"), f"{name} upscales otherwise")
+        bench.done("upscale", name, "photos/photo.png", "-o", "big.png", "--force")
+        check(bench.read("big.png") == bench.read("plain.png"), f"{name} upscales otherwise")
     model = "model={name: compact, num_feat: 4, num_conv: 0, scale: 2, init: %s}"
     wanted = bench.done("eval", "plain.safetensors", "--data", "photos").out
-    for name in ("bfloat16", "data_reversed", "parallel"):
-        check(bench.done("eval", f"{name}.safetensors", "--data", "photos").out == wanted, f"{name} is judged otherwise")
-        bench.trained(f"name={name}", model % f"{name}.safetensors", "train.steps=1", "train.rate=1e-12", "eval.every=0")
+    for file in ("bfloat16.safetensors", "data_reversed.safetensors", "parallel.safetensors", "parallel_thrice.pth"):
+        name = file.replace(".", "-")
+        check(bench.done("eval", file, "--data", "photos").out == wanted, f"{file} is judged otherwise")
+        bench.trained(f"name={name}", model % file, "train.steps=1", "train.rate=1e-12", "eval.every=0")
         found = {one: values(tensor) for one, tensor in read_tensors(bench.path("runs", name, "final.safetensors")).items()}
-        check(all(math.dist(found[one], right[one]) < 1e-6 for one in right), f"{name}: training began elsewhere")
+        check(all(math.dist(found[one], right[one]) < 1e-6 for one in right), f"{file}: training began elsewhere")
+    for kind in ("onnx", "safetensors"):
+        for source in ("plain.safetensors", "parallel_thrice.pth"):
+            bench.done("export", source, "-o", f"{source}.{kind}")
+        check(bench.read(f"plain.safetensors.{kind}") == bench.read(f"parallel_thrice.pth.{kind}"), f"parallel_thrice.pth is exported otherwise as {kind}")
+    bench.done("bench", "upscale", "parallel_thrice.pth", "--size", "8x8", "--repeats", "1")
 
 
 def refused(bench, words, *command):

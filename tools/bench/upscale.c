@@ -18,7 +18,7 @@
 
 static const char help[] =
     "usage: codistill bench upscale MODEL [options]\n\n"
-    "Times MODEL (a .safetensors file) on one picture, from f32 to f32, as `codistill upscale` runs it.\n\n"
+    "Times MODEL (a .safetensors or .pth file) on one picture, from f32 to f32, as `codistill upscale` runs it.\n\n"
     "  --size WxH\tsize of the picture (150x100)\n"
     "  --repeats N\tnumber of runs timed, after 2 to warm up (7)\n"
     "  --input FILE\tread the picture from FILE: raw f32 [H, W, 3], 0 to 1. Without it, a random picture is used\n"
