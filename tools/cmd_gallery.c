@@ -29,9 +29,7 @@ static const char help[] =
     "...HR... and ...LR..., the HR pictures are used. Those of --low have no truth: they are enlarged as they are and "
     "shown beside the results, without PSNR and SSIM. Bicubic interpolation is always among the results. MODEL is a "
     ".safetensors or .pth file, or sr-x4 (the default) or sr-x4-perceptual, which come with the program. All models "
-    "must have the same scale.
-
-"
+    "must have the same scale.\n\n"
     "  --data DIR\tpictures (PNG, JPEG, WebP, TIFF, BMP), also in subfolders\n"
     "  --low DIR\tlikewise, of photographs without truth\n"
     "  -o, --output F\tthe page, a .html file\n"

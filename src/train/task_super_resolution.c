@@ -124,16 +124,12 @@ static cod_status choose_pictures(picture_set *set, size_t *count)
 static cod_status open_set(super_resolution *s, const cod_run_config *config, size_t index, bool report)
 {
     const char *path = cod_task_begin_set(&s->base, config, index);
-    cod_data_options options = config->data;
-    options.kind = COD_DATA_PICTURES;
-    options.path = (cod_string_list){1, &path};
-    options.low_path = options.val_path = options.val_low_path = (cod_string_list){0};
-    options.weights = (cod_int_list){0};
-    options.scales = (cod_float_list){0};
-    options.val_count = options.items_per_group = 0;
-    options.val_fraction = 0;
-    options.placement = COD_PLACEMENT_SHARED;
-    options.patch = 1;
+    const cod_data_options options = {.kind = COD_DATA_PICTURES,
+                                      .path = {1, &path},
+                                      .placement = COD_PLACEMENT_SHARED,
+                                      .patch = 1,
+                                      .cache_mb = config->data.cache_mb,
+                                      .threads = config->data.threads};
     const cod_dataset_place place = {
         .scale = cod_dataset_scale(s->data), .groups = 1, .report = report, .option = "data.val_sets"};
     COD_TRY(cod_dataset_open(&options, &place, &s->sets[index].data));
@@ -273,8 +269,7 @@ static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pa
 typedef struct eval_item {
     cod_pair pair;
     void *degraded; /**< with eval.degraded: the low picture's memory */
-    cod_image low, truth;
-    cod_image ours;
+    cod_image low, truth, ours;
 } eval_item;
 
 typedef struct eval_work {
