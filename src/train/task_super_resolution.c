@@ -6,6 +6,7 @@
 #include "infer/evaluate.h"
 #include "io/file.h"
 #include "train/metrics.h"
+#include "train/picture_set_internal.h"
 #include "train/recipe.h"
 #include "train/task_internal.h"
 
@@ -13,12 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/** One of data.val_sets. */
-typedef struct picture_set {
-    cod_dataset *data;
-    size_t *pictures; /**< [size] those of the data set that are evaluated */
-} picture_set;
 
 typedef struct super_resolution {
     cod_train_task base;
@@ -49,10 +44,8 @@ static void close_task(cod_train_task *task)
     cod_lpips_destroy(s->lpips);
     cod_ma_model_clear(&s->ma);
     cod_dataset_close(s->data);
-    for (size_t i = 0; i < COD_DATA_MAX_SETS; i++) {
-        cod_dataset_close(s->sets[i].data);
-        free(s->sets[i].pictures);
-    }
+    for (size_t i = 0; i < COD_DATA_MAX_SETS; i++)
+        picture_set_close(&s->sets[i]);
     cod_degrader_destroy(s->degrader);
     cod_degrader_destroy(s->validator);
     cod_sharpener_destroy(s->sharpener);
@@ -102,44 +95,11 @@ static cod_status open_task(cod_run_config *config, const cod_dataset_place *pla
     return COD_OK;
 }
 
-/** Leaves out the low-resolution pictures of pairs that are called so, as `codistill eval` does. */
-static cod_status choose_pictures(picture_set *set, size_t *count)
-{
-    const size_t found = cod_dataset_size(set->data, COD_SPLIT_TRAIN);
-    cod_file *files = calloc(found + 1, sizeof *files);
-    set->pictures = calloc(found + 1, sizeof *set->pictures);
-    *count = 0;
-    for (size_t i = 0; files != NULL && i < found; i++)
-        files[i].name = cod_dataset_name(set->data, COD_SPLIT_TRAIN, i);
-    const cod_file_list list = {.items = files, .count = found};
-    for (size_t i = 0; files != NULL && set->pictures != NULL && i < found; i++)
-        if (!cod_evaluation_is_low(&list, files[i].name))
-            set->pictures[(*count)++] = i;
-    const bool made = files != NULL && set->pictures != NULL;
-    free(files);
-    return made ? COD_OK : cod_fail(COD_ERR_MEMORY, "out of memory for the names of %zu pictures", found);
-}
-
-/** All pictures of a set are of its only split, whatever their size. */
-static cod_status open_set(super_resolution *s, const cod_run_config *config, size_t index, bool report)
-{
-    const char *path = cod_task_begin_set(&s->base, config, index);
-    const cod_data_options options = {.kind = COD_DATA_PICTURES,
-                                      .path = {1, &path},
-                                      .placement = COD_PLACEMENT_SHARED,
-                                      .patch = 1,
-                                      .cache_mb = config->data.cache_mb,
-                                      .threads = config->data.threads};
-    const cod_dataset_place place = {
-        .scale = cod_dataset_scale(s->data), .groups = 1, .report = report, .option = "data.val_sets"};
-    COD_TRY(cod_dataset_open(&options, &place, &s->sets[index].data));
-    return choose_pictures(&s->sets[index], &s->base.sets[index].size);
-}
-
 static cod_status open_sets(cod_train_task *task, const cod_run_config *config, bool report)
 {
+    super_resolution *s = (super_resolution *)task;
     for (; task->set_count < config->data.val_sets.count; task->set_count++)
-        COD_TRY(open_set((super_resolution *)task, config, task->set_count, report));
+        COD_TRY(picture_set_open(&s->sets[task->set_count], task, config, cod_dataset_scale(s->data), report));
     return COD_OK;
 }
 
@@ -269,7 +229,8 @@ static cod_status make_low(super_resolution *s, size_t index, const cod_pair *pa
 typedef struct eval_item {
     cod_pair pair;
     void *degraded; /**< with eval.degraded: the low picture's memory */
-    cod_image low, truth, ours;
+    cod_image low, truth;
+    cod_image ours;
 } eval_item;
 
 typedef struct eval_work {
