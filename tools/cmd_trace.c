@@ -187,7 +187,7 @@ int cod_cmd_trace(int argc, char **argv)
 {
     const char *output = NULL;
     cod_arena arena = {0};
-    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output}};
+    const cod_argument own[] = {{.name = "output", .letter = 'o', .text = &output, .words = COD_WORDS_FILES}};
     const int code = cod_arguments_parse(argc, argv, help, own, 1, NULL, NULL);
     if (code >= 0)
         return code;

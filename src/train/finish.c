@@ -240,6 +240,32 @@ static void tell_quality(const trainer *t, const final_model *final, double base
                      baseline, space, f->unit, test, sets);
 }
 
+static cod_status write_crops(const trainer *t)
+{
+    char model[4096], path[4096], *text = NULL;
+    cod_json json = {.indent = 2};
+    snprintf(model, sizeof model, "%s/final.safetensors", t->folder);
+    snprintf(path, sizeof path, "%s/crops.json", t->folder);
+    cod_json_open(&json, NULL, '{');
+    cod_status status = t->task->kind->show(t->task, model, t->folder, &json);
+    cod_json_close(&json);
+    if (status != COD_OK) {
+        cod_json_clear(&json);
+        return status;
+    }
+    COD_TRY(cod_json_end(&json, &text));
+    status = cod_file_write(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/** crops.json: parts of held-out pictures for the run's page, without which the run is complete, too. */
+static void show_final(const trainer *t)
+{
+    if (t->task->kind->show != NULL && t->task->sizes[COD_SPLIT_VAL] > 0 && write_crops(t) != COD_OK)
+        cod_log_warn("the run's page lacks parts of held-out pictures: %s", cod_error_message());
+}
+
 /** The run's part, by the first rank: of the job of all groups, or of the group's that ends last. */
 static cod_status finish_run(trainer *t, closing *all)
 {
@@ -257,6 +283,7 @@ static cod_status finish_run(trainer *t, closing *all)
     COD_TRY(choose_final(t, all, &final));
     if (final.is[0] == '\0')
         return COD_OK; /* each group says why */
+    show_final(t);
     COD_TRY(trainer_write_summary(t, all, &final));
     tell_quality(t, &final, all[0].baseline);
     return COD_OK;
