@@ -127,3 +127,16 @@ cod_status cod_closeup_end(cod_closeup_list *list)
     cod_json_close(list->json);
     return status;
 }
+
+cod_status cod_closeup_show(const cod_image *low, const cod_image *truth, cod_upscaler *upscaler, const char *label,
+                            const char *title, const char *folder, const char *name, cod_json *json)
+{
+    cod_closeup closeup;
+    cod_closeup_list list;
+    cod_status status = cod_closeup_cut(low, truth, cod_upscaler_scale(upscaler), COD_CLOSEUP_SIDE, &closeup);
+    COD_THEN(status, cod_closeup_begin(&closeup, title, folder, name, json, &list));
+    COD_THEN(status, cod_closeup_add(&list, upscaler, label));
+    COD_THEN(status, cod_closeup_end(&list));
+    cod_closeup_clear(&closeup);
+    return status;
+}

@@ -54,4 +54,9 @@ COD_MUST_CHECK cod_status cod_closeup_add(cod_closeup_list *list, cod_upscaler *
 /** Writes FOLDER/NAME-truth.png, if the truth is known, and closes the object. */
 COD_MUST_CHECK cod_status cod_closeup_end(cod_closeup_list *list);
 
+/** All of it for one model. */
+COD_MUST_CHECK cod_status cod_closeup_show(const cod_image *low, const cod_image *truth, cod_upscaler *upscaler,
+                                           const char *label, const char *title, const char *folder, const char *name,
+                                           cod_json *json);
+
 #endif

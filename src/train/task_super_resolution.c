@@ -374,33 +374,19 @@ static cod_status measure_baseline(cod_train_task *task, cod_split split, int64_
     return COD_OK;
 }
 
-static cod_status show_picture(const eval_work *w, size_t index, size_t number, const char *folder, cod_json *json)
-{
-    char name[32];
-    cod_closeup closeup;
-    cod_closeup_list list;
-    const eval_item *item = &w->items[0];
-    snprintf(name, sizeof name, "crops/%zu", number);
-    cod_status status =
-        cod_closeup_cut(&item->low, &item->truth, cod_dataset_scale(w->s->data), COD_CLOSEUP_SIDE, &closeup);
-    COD_THEN(status,
-             cod_closeup_begin(&closeup, cod_dataset_name(w->s->data, w->split, index), folder, name, json, &list));
-    COD_THEN(status, cod_closeup_add(&list, w->upscaler, "ours"));
-    COD_THEN(status, cod_closeup_end(&list));
-    cod_closeup_clear(&closeup);
-    return status;
-}
-
 /** A few pictures, evenly spread over the held-out ones. */
 static cod_status show_pictures(super_resolution *s, cod_upscaler *upscaler, const char *folder, cod_json *json)
 {
     const size_t held = s->base.sizes[COD_SPLIT_VAL], count = held < COD_CLOSEUPS ? held : COD_CLOSEUPS;
     for (size_t i = 0; i < count; i++) {
         const size_t index = i * held / count;
+        char name[32];
+        snprintf(name, sizeof name, "crops/%zu", i);
         eval_item item = {0};
         eval_work work = {.s = s, .upscaler = upscaler, .split = COD_SPLIT_VAL, .items = &item};
         cod_status status = read_item(&work, index, &item);
-        COD_THEN(status, show_picture(&work, index, i, folder, json));
+        COD_THEN(status, cod_closeup_show(&item.low, &item.truth, upscaler, "ours",
+                                          cod_dataset_name(s->data, COD_SPLIT_VAL, index), folder, name, json));
         clear_picture(&item);
         COD_TRY(status);
     }
