@@ -10,6 +10,7 @@ data=${COD_DATA:-data}
 target=build/gpu-bundle
 most_bytes=47000000 # with what git tracks, below the 64 MiB that may travel
 photos=40
+digits=10000 # of MNIST's training examples; the trial takes 4000 of them
 
 fail() { echo "gpu-bundle: $*" >&2; exit 1; }
 [ -x "$program" ] || fail "$program is not there; build it: cmake --preset release && cmake --build --preset release --target codistill"
@@ -72,7 +73,22 @@ cp tools/gpu-whole.sh "$bundle/whole.sh"
 cp tools/gpu-libraries.sh "$bundle/libraries.sh"
 find "$data/photos" -name '*.jpg' | sort | awk -v most=$photos 'NR <= most' | xargs cp -t "$bundle/data/photos"
 cp "$data"/set5/*_HR.png "$bundle/data/set5/"
-cp "$data"/mnist/*.gz "$bundle/data/mnist/"
+# IDX: 00 00 type dimensions, their sizes in 4 bytes each, of which the first counts the examples.
+python3 - "$bundle/data/mnist" $digits "$data"/mnist/*.gz <<'CUT'
+import gzip, math, os, shutil, struct, sys
+for path in sys.argv[3:]:
+    target = os.path.join(sys.argv[1], os.path.basename(path))
+    if not os.path.basename(path).startswith("train-"):
+        shutil.copyfile(path, target)
+        continue
+    with gzip.open(path) as file:
+        head = file.read(4)
+        sizes = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
+        count = min(int(sys.argv[2]), sizes[0])
+        body = file.read(count * math.prod(sizes[1:]))
+    with open(target, "wb") as out, gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
+        packed.write(head + struct.pack(f">{head[3]}I", count, *sizes[1:]) + body)
+CUT
 cat >"$bundle/codistill" <<'START'
 #!/bin/sh
 # Starts the packed command, wherever the folder lies.
@@ -85,7 +101,7 @@ chmod +x "$bundle/codistill" "$bundle/whole.sh"
 
 rm -rf "$target"
 mkdir -p "$target"
-tar -C "$stage" -cf - codistill | xz -T 2 -4 >"$target/bundle.tar.xz"
+tar -C "$stage" -cf - codistill | xz -T 2 -6 >"$target/bundle.tar.xz"
 bytes=$(stat -c %s "$target/bundle.tar.xz")
 [ "$bytes" -le $most_bytes ] || fail "$target/bundle.tar.xz has $bytes bytes, more than $most_bytes"
 echo "gpu-bundle: $target, $((bytes / 1000000)) MB packed, $(du -sm "$bundle" | cut -f 1) MB unpacked, $(find "$bundle/lib" -type f | wc -l) libraries"

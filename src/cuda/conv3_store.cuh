@@ -226,7 +226,7 @@ static __device__ __forceinline__ void store_reduce(const conv3_work &work, cons
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const float d = x[e] - mean[e], z = d * scale[e] + shift[e], all = dy[i][e],
-                        g = activation_gate(z, all, slope[e]);
+                        g = z > 0 ? all : slope[e] * all;
             of_slope[e] += z > 0 ? 0 : all * z;
             of_g[e] += g;
             of_gd[e] += g * d;

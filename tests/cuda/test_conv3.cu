@@ -158,18 +158,22 @@ TEST(tiles_follow_from_the_batch)
     }
 }
 
-/** Nothing behind the convolution gathers sums: both kernels of the largest tiles, which have most registers. */
-TEST(large_tiles_store_without_sums)
+/** The kernels of the largest tiles, which have most registers: without sums, those of any number of channels with. */
+TEST(large_tiles_store_all_kinds)
 {
-    static const int64_t channels[] = {64, 96};
-    for (const int64_t c_in : channels) {
+    static const struct {
+        int64_t channels;
+        bool reduces, backward;
+    } cases[] = {{64, false, false}, {96, false, false}, {96, true, false}, {96, true, true}};
+    for (const auto &tried : cases) {
         sequence fused, apart;
         char message[256];
         sequence_case c = trunk();
         conv3_ops ops;
         conv3_choice choice;
-        c.from.c = c_in;
-        c.reduces = false;
+        c.from.c = tried.channels;
+        c.reduces = tried.reduces;
+        c.backward = tried.backward;
         cod_emulated_set_seed(1);
         assert_ok(sequence_init(&fused, test_cuda, &c, true, 1));
         assert_ok(sequence_init(&apart, test_cuda, &c, true, 1));

@@ -316,7 +316,8 @@ def tunes_anew(bench):
     check([os.path.basename(one["folder"]) for one in found["single"]["candidates"]] == ["c-single-tune2", "c-single-tune1", "c-single-tune3"], f"{found}")
     grid = ["compare.tune=[train.rate=1e-11, train.rate=1e-12]", "train.steps=40"]  # equally good: the first
     result = compare(bench, "[single]", *grid, code=2)
-    check("'runs/c-single-seed1' is a run of another configuration (train.rate: 0.01 there, 1e-11 here; compare.tune chooses train.rate=1e-11)"
+    check("'runs/c-single-seed1' is a run of another configuration (train.rate: 0.01 there, 1e-11 here, train.warmup: 5 there, 0 here; "
+          "compare.tune chooses train.rate=1e-11)"
           in result.err, "a run with other settings", result)
     result = compare(bench, "[single]", *grid, "--seeds", "2")
     check(chosen(report(bench)["arms"][0]["tuned"]) == [["train.rate=1e-11"]] and result.err.count("done before") == 2, "decided again", result)

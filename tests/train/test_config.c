@@ -194,8 +194,8 @@ TEST(contradictions_are_refused)
     refuse("train: {steps: 10, warmup: 10}", NULL, "leave nothing of 10 steps");
     refuse("train: {nesterov: true, momentum: 0}", NULL, "needs train.momentum above 0");
     refuse("train: {max_time: soon}", NULL, "'soon' is no time");
-    refuse("model: {init: weights.bin}", NULL,
-           "`shared`, `own`, a .safetensors file, the folder of a run, or a model that comes along");
+    refuse("model: {init: weights.onnx}", NULL,
+           "is not `shared`, `own`, a .safetensors or .pth file, the folder of a run, or a model that comes along");
     refuse("", "train.strategy=allreduced", "did you mean 'allreduce'?");
     refuse("", "train.backend=gpu", "backends are: ref");
     static const char *const names[] = {"name=", "name=a/b", "name=..", "name=."};
@@ -224,7 +224,7 @@ TEST(all_problems_come_in_one_message)
     /* What concerns several options is looked at although single ones are wrong, … */
     refuse("train: {stepz: 1, steps: 10, warmup: 10, max_time: soon, nesterov: true, momentum: 0}\n"
            "data: {path: [a, b], weights: [1, 2, 3], low_path: [c], val_path: [d], val_count: 3}\n"
-           "model: {init: weights.bin}\nname: a/b\n",
+           "model: {init: weights.onnx}\nname: a/b\n",
            "data.kind=pictures", "9 problems");
     static const char *const words[] = {"run.yaml:1:9: unknown key 'stepz'",
                                         "run.yaml:1:30: train.warmup: 10 steps",
@@ -233,7 +233,7 @@ TEST(all_problems_come_in_one_message)
                                         "run.yaml:2:22: data.weights: 3 given for 2",
                                         "data.low_path: 1 given for 2",
                                         "data.val_count: val_path already",
-                                        "run.yaml:3:9: model.init: 'weights.bin'",
+                                        "run.yaml:3:9: model.init: 'weights.onnx'",
                                         "run.yaml:4:1: name: 'a/b'"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         cod_test_assert_contains(cod_error_message(), words[i]);
