@@ -284,6 +284,8 @@ class Bench:
             last.end()
             said = last.said()
             resumed = {int(group): int(step) for group, step in re.findall(r"group (\d+): resumed at step (\d+)", said)}
+            if match := re.search(r"is finished: all (\d+) steps", said):
+                resumed = dict.fromkeys(range(groups), int(match[1]))
             if last.process.returncode != 0 or not last.has_finished():
                 raise Failure("the same command does not finish it")
             if {resumed.get(group, 0) for group in range(groups)} != {newest}:

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 from test_bad_inputs import png
@@ -171,14 +172,16 @@ def printed(bench, arguments, columns=None, **variables):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([bench.program, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=slave)
+    end, sent = b"\0end", b""  # a terminal that everybody has closed may lose what was not read yet
+    writer = threading.Thread(target=lambda: (process.wait(), os.write(slave, end)))
+    writer.start()
+    while not sent.endswith(end):
+        sent += os.read(master, 65536)
+    writer.join()
     os.close(slave)
-    sent = b""
-    with contextlib.suppress(OSError):
-        while chunk := os.read(master, 65536):
-            sent += chunk
     os.close(master)
     check(process.wait() == 0, f"{arguments} failed")
-    return sent.decode().replace("\r\n", "\n")
+    return sent.removesuffix(end).decode().replace("\r\n", "\n")
 
 
 def helps(bench):
