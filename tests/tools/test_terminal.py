@@ -118,7 +118,7 @@ def strategies(bench):
     """At 80 columns the time left is to be seen, whatever else a strategy or a recipe has to show."""
     for name, overrides in WAYS.items():
         sent, code = on_terminal(bench, 80, [f"name={name}", *overrides, "train.steps=100000000", "log.every=20", "eval.every=40"], 6)
-        check(code == 0, f"{name}: exit code {code}:\n{sent}")
+        check(code == STOPPED, f"{name}: exit code {code}:\n{sent}")
         screen = Screen(80)
         screen.feed(sent)
         shown = "\n".join(screen.lines)
