@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "io/file.h"
 #include "io/file_watch.h"
+#include "io/json.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -75,5 +76,10 @@ int cod_io_open_above(const char *path);
 COD_MUST_CHECK cod_status cod_io_flush_folder(int folder, const char *path);
 /** The same of the folder that holds `path`. */
 COD_MUST_CHECK cod_status cod_io_flush_above(const char *path);
+
+/** Begins a trace's event that says something of a rank's process: what it says goes into its open object "args". */
+void cod_io_metadata_begin(cod_json *json, const char *name, int rank);
+/** Ends the "args" and the event. */
+void cod_io_metadata_end(cod_json *json);
 
 #endif

@@ -42,21 +42,31 @@ static void write_object(cod_trace_file *trace, const char *separator, cod_json 
     free(text);
 }
 
+void cod_io_metadata_begin(cod_json *json, const char *name, int rank)
+{
+    cod_json_open(json, NULL, '{');
+    cod_json_string(json, "ph", "M");
+    cod_json_string(json, "name", name);
+    cod_json_integer(json, "pid", rank);
+    cod_json_open(json, "args", '{');
+}
+
+void cod_io_metadata_end(cod_json *json)
+{
+    cod_json_close(json);
+    cod_json_close(json);
+}
+
 static void write_metadata(cod_trace_file *trace, const char *separator, const char *what, const char *key,
                            const char *name)
 {
     cod_json json = {0};
-    cod_json_open(&json, NULL, '{');
-    cod_json_string(&json, "ph", "M");
-    cod_json_string(&json, "name", what);
-    cod_json_integer(&json, "pid", trace->rank);
-    cod_json_open(&json, "args", '{');
+    cod_io_metadata_begin(&json, what, trace->rank);
     if (name != NULL)
         cod_json_string(&json, key, name);
     else
         cod_json_integer(&json, key, trace->rank);
-    cod_json_close(&json);
-    cod_json_close(&json);
+    cod_io_metadata_end(&json);
     write_object(trace, separator, &json);
 }
 
@@ -100,19 +110,14 @@ cod_status cod_trace_file_open(const char *path, int rank, const char *name, uin
 void cod_trace_file_describe(cod_trace_file *trace, const cod_trace_process *process)
 {
     cod_json json = {0};
-    cod_json_open(&json, NULL, '{');
-    cod_json_string(&json, "ph", "M");
-    cod_json_string(&json, "name", COD_TRACE_PROCESS);
-    cod_json_integer(&json, "pid", process->rank);
-    cod_json_open(&json, "args", '{');
+    cod_io_metadata_begin(&json, COD_TRACE_PROCESS, process->rank);
     cod_json_integer(&json, "rank", process->rank);
     cod_json_integer(&json, "group", process->group);
     cod_json_string(&json, "host", process->host);
     cod_json_integer(&json, "clock_of", process->clock_of);
     cod_json_number(&json, "clock_ahead_us", 1e6 * process->clock_ahead_s);
     cod_json_number(&json, "clock_spread_us", 1e6 * process->clock_spread_s);
-    cod_json_close(&json);
-    cod_json_close(&json);
+    cod_io_metadata_end(&json);
     write_object(trace, ",\n", &json);
 }
 

@@ -145,17 +145,12 @@ static cod_status write_json(merging *m, cod_json *json)
 static cod_status write_metadata(merging *m, int rank, const char *name, const char *key, const char *text, int number)
 {
     cod_json json = {0};
-    cod_json_open(&json, NULL, '{');
-    cod_json_string(&json, "ph", "M");
-    cod_json_string(&json, "name", name);
-    cod_json_integer(&json, "pid", rank);
-    cod_json_open(&json, "args", '{');
+    cod_io_metadata_begin(&json, name, rank);
     if (text != NULL)
         cod_json_string(&json, key, text);
     else
         cod_json_integer(&json, key, number);
-    cod_json_close(&json);
-    cod_json_close(&json);
+    cod_io_metadata_end(&json);
     return write_json(m, &json);
 }
 
