@@ -190,7 +190,7 @@ const char *cod_op_kind_name(cod_op_kind kind);
 
 typedef enum cod_activation {
     COD_ACT_NONE,
-    COD_ACT_RELU,       /**< its gradient where it is 0 is 0; for a dy that is not finite NaN or 0, as backends like */
+    COD_ACT_RELU,       /**< where y is 0, dx is 0; if dy is not finite there, a backend may give NaN */
     COD_ACT_LEAKY_RELU, /**< slope = attr.leak */
     COD_ACT_PRELU,      /**< learnt slope: an input */
     COD_ACT_SIGMOID,
