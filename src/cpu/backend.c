@@ -187,6 +187,15 @@ static cod_status cpu_plans_prepare(cod_device *device, cod_plan *const *plans, 
     return COD_OK;
 }
 
+/** As cpu_plans_prepare(), but passes over what the update has already written. */
+static cod_status cpu_plans_prepare_updated(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue)
+{
+    for (size_t i = 0; i < count; i++)
+        if (plans[i]->pack == NULL || !cpu_pack_is_current(plans[i]->pack))
+            COD_TRY(cpu_plans_prepare(device, &plans[i], 1, queue));
+    return COD_OK;
+}
+
 static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
 {
     (void)queue;
@@ -204,6 +213,7 @@ const cod_backend cod_cpu_backend = {
     COD_HOST_MEMORY,
     .plan_create = cpu_plan_create_checked,
     .plans_prepare = cpu_plans_prepare,
+    .plans_prepare_updated = cpu_plans_prepare_updated,
     .plan_run = cpu_plan_run,
     .plan_destroy = cpu_plan_destroy,
 };

@@ -12,9 +12,10 @@
 typedef struct conv_state {
     cpu_conv *conv;
     cpu_conv_info info;
-    void *packed;   /**< weights; owned; NULL for weight gradients, which are packed in scratch */
-    float *changed; /**< owned; weights flipped or rounded, to be packed; NULL where they are packed as they are */
+    cpu_pack *pack; /**< weights; owned; NULL on integers, and for weight gradients, which are packed in scratch */
     cpu_int8 *int8; /**< owned; NULL = not on integers */
+    float *rounded; /**< owned; weights on integers before they are packed */
+    void *integers; /**< owned; these packed */
     const cod_view *x, *y; /**< as cpu_conv sees them */
     cpu_image x_image, y_image;
     bool stage_x, stage_y;
@@ -32,8 +33,9 @@ static void conv_destroy(void *memory)
 {
     conv_state *state = memory;
     cpu_conv_destroy(state->conv);
-    cod_aligned_free(state->packed);
-    cod_aligned_free(state->changed);
+    cpu_pack_destroy(state->pack);
+    cod_aligned_free(state->integers);
+    cod_aligned_free(state->rounded);
     cod_aligned_free(state->int8);
     cod_aligned_free(state);
 }
@@ -153,7 +155,6 @@ static cpu_conv_problem flip(const cpu_conv_problem *p, bool accumulate)
     flipped.pad_h = p->kernel_h - 1 - p->pad_h;
     flipped.pad_w = p->kernel_w - 1 - p->pad_w;
     flipped.sum = accumulate;
-    flipped.transposed = p->kernel_h * p->kernel_w == 1; /* oneDNN then turns them while it packs */
     return flipped;
 }
 
@@ -231,42 +232,10 @@ static cod_status lay_out_scratch(cod_plan *plan, conv_state *state, cpu_conv_di
     return cpu_plan_need_scratch(plan, used);
 }
 
-/** What threads flip: one tile of outputs and inputs each, all its taps. */
-typedef struct flip_run {
-    const float *from;
-    float *to;
-    cod_shape shape;
-    int64_t tiles; /**< of inputs */
-} flip_run;
-
-enum { FLIP_TILE = 16 }; /* floats in a cache line: larger strides than a page would else miss it for each value */
-
-static void flip_tile(void *context, int64_t index, int thread)
-{
-    (void)thread;
-    const flip_run *run = context;
-    const cod_shape shape = run->shape;
-    const int64_t taps = shape.h * shape.w, first_o = index / run->tiles * FLIP_TILE;
-    const int64_t first_i = index % run->tiles * FLIP_TILE;
-    const int64_t end_o = first_o + FLIP_TILE < shape.n ? first_o + FLIP_TILE : shape.n;
-    const int64_t end_i = first_i + FLIP_TILE < shape.c ? first_i + FLIP_TILE : shape.c;
-    for (int64_t t = 0; t < taps; t++)
-        for (int64_t i = first_i; i < end_i; i++)
-            for (int64_t o = first_o; o < end_o; o++)
-                run->to[(i * taps + taps - 1 - t) * shape.n + o] = run->from[(o * taps + t) * shape.c + i];
-}
-
-/** w[o][y][x][i] -> flipped[i][KH-1-y][KW-1-x][o]. */
-static void flip_weights(const cod_device *device, const float *w, float *flipped, cod_shape shape)
-{
-    flip_run run = {w, flipped, shape, (shape.c + FLIP_TILE - 1) / FLIP_TILE};
-    cpu_parallel_for(device, (shape.n + FLIP_TILE - 1) / FLIP_TILE * run.tiles, flip_tile, &run);
-}
-
 /** Rounds the weights, and makes the convolution anew where its factors or its slope are others. */
 static cod_status int8_prepare(cod_plan *plan, conv_state *state)
 {
-    if (!cpu_int8_round(plan, state->int8, state->changed))
+    if (!cpu_int8_round(plan, state->int8, state->rounded))
         return COD_OK;
     const cpu_conv_problem problem = problem_of(plan, state, CPU_CONV_FORWARD);
     cpu_conv_destroy(state->conv);
@@ -279,20 +248,42 @@ static cod_status int8_prepare(cod_plan *plan, conv_state *state)
         COD_TRY(lay_out_scratch(plan, state, CPU_CONV_FORWARD));
     if (state->info.packed_bytes == packed_bytes)
         return COD_OK;
-    cod_aligned_free(state->packed);
-    state->packed = NULL;
-    return cod_aligned_alloc(&state->packed, state->info.packed_bytes);
+    cod_aligned_free(state->integers);
+    state->integers = NULL;
+    return cod_aligned_alloc(&state->integers, state->info.packed_bytes);
 }
 
-static cod_status conv_prepare(cod_plan *plan)
+static cod_status integers_prepare(cod_plan *plan)
 {
     conv_state *state = plan->state;
+    COD_TRY(int8_prepare(plan, state));
+    return cpu_conv_pack_s8(state->conv, state->rounded, state->integers);
+}
+
+static cod_status pack_prepare(cod_plan *plan)
+{
+    cpu_pack_renew(plan->pack);
+    return COD_OK;
+}
+
+/** What the convolution reads of weights, and what writes it. */
+static cod_status create_packed(cod_plan *plan, conv_state *state)
+{
     const cod_view *w = &plan->op.inputs[1];
-    if (state->int8 != NULL)
-        COD_TRY(int8_prepare(plan, state));
-    else if (state->changed != NULL)
-        flip_weights(plan->device, cod_view_host(w), state->changed, w->shape);
-    return cpu_conv_pack(state->conv, state->changed ? state->changed : cod_view_host(w), state->packed);
+    if (state->int8 != NULL) {
+        void *memory;
+        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(w->shape) * sizeof(float)));
+        state->rounded = memory;
+        plan->prepare = integers_prepare;
+        return cod_aligned_alloc(&state->integers, state->info.packed_bytes);
+    }
+    cpu_packing *packing;
+    const cpu_weights weights = (state->flips ? cpu_weights_flipped : cpu_weights_of)(cod_view_host(w), w->shape);
+    COD_TRY(cpu_conv_get_packing(state->conv, &packing));
+    COD_TRY(cpu_pack_create(plan->device, packing, &weights, state->info.packed_bytes, &state->pack));
+    plan->pack = state->pack;
+    plan->prepare = pack_prepare;
+    return COD_OK;
 }
 
 /** Copies between a view and its dense stand-in of the compute type. */
@@ -394,13 +385,18 @@ static void activate(cod_plan *plan, const conv_state *state)
     plan->device->kernels->affine(cpu_rows_of(y), cpu_rows_of(y), cpu_pixels(y), y->shape.c, CPU_ACT_SLOPE, &slope);
 }
 
+static char *packed_weights(const conv_state *state)
+{
+    return state->int8 != NULL ? state->integers : cpu_pack_memory(state->pack);
+}
+
 static cod_status forward_run(cod_plan *plan)
 {
     const conv_state *state = plan->state;
     conv_run_args run = conv_begin(plan);
     if (state->stage_x)
         stage(plan, state->x, &state->x_image, run.x, false);
-    run.packed = state->packed;
+    run.packed = packed_weights(state);
     if (cpu_present(&plan->op.inputs[2]))
         run.bias = state->int8 != NULL ? state->int8->bias : cod_view_host(&plan->op.inputs[2]);
     COD_TRY(execute_slices(&run));
@@ -417,7 +413,7 @@ static cod_status backward_data_run(cod_plan *plan)
     conv_run_args run = conv_begin(plan);
     if (state->stage_y)
         stage(plan, state->y, &state->y_image, run.y, false);
-    run.packed = state->packed;
+    run.packed = packed_weights(state);
     COD_TRY(execute_slices(&run));
     if (state->stage_x)
         stage(plan, state->x, &state->x_image, run.x, true);
@@ -483,16 +479,8 @@ cod_status cpu_plan_conv(cod_plan *plan)
     const cod_status status = create_conv(plan, state, direction);
     COD_TRY(cpu_use_threads(plan->device->threads));
     COD_TRY(status);
-    const cod_shape w = op->inputs[1].shape;
-    if ((state->flips && w.h * w.w > 1) || state->int8 != NULL) {
-        void *memory;
-        COD_TRY(cod_aligned_alloc(&memory, (size_t)cod_shape_count(w) * sizeof(float)));
-        state->changed = memory;
-    }
-    if (direction != CPU_CONV_BACKWARD_WEIGHTS) {
-        COD_TRY(cod_aligned_alloc(&state->packed, state->info.packed_bytes));
-        plan->prepare = conv_prepare;
-    }
+    if (direction != CPU_CONV_BACKWARD_WEIGHTS)
+        COD_TRY(create_packed(plan, state));
     plan->run = runs[direction];
     return lay_out_scratch(plan, state, direction);
 }

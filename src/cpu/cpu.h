@@ -20,7 +20,7 @@
  * Where the table says f32, supports() denies bf16, so that precision `auto` is f32 and bf16 by name is refused
  * (oneDNN's emulation on AVX512 takes three times f32's time); a plan with bf16 views is right all the same. AMX is
  * used by oneDNN's convolutions and by ours of bf16 views, which configure a thread's tiles for each of their tasks and
- * release them. Packed weights are opaque bytes; the parity tests run on AMX where ctest finds it.
+ * release them. The parity tests run on AMX where ctest finds it.
  *
  * Convolutions. Several implementations may be able to compute one. When a plan is made, they are timed on this
  * processor, for at most a second in all, and the fastest is remembered in ~/.cache/codistill/convolutions.txt

@@ -35,6 +35,7 @@ struct cod_device {
     bool no_autotune, tune_read;
     cpu_tuned *tuned; /**< timings, of this run and of earlier ones */
     double tune_spent_s;
+    cpu_pack *packs; /**< of its plans */
     char description[160];
 };
 
@@ -42,6 +43,7 @@ struct cod_plan {
     cod_device *device;
     cod_op op;
     cod_status (*prepare)(cod_plan *plan); /**< NULL = nothing to do */
+    cpu_pack *pack;                        /**< what prepare() renews where that is all it does; owned by `state` */
     cod_status (*run)(cod_plan *plan);
     void (*destroy)(void *state); /**< frees `state`; NULL = it is one block for cod_aligned_free() */
     void *state;

@@ -1,16 +1,8 @@
-#include "cpu/onednn_internal.h"
-
 #include "core/memory.h"
+#include "cpu/onednn_library_internal.h"
 
 #include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
 #include <string.h>
-
-struct cpu_onednn {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-};
 
 enum { MAX_ARGS = 5 };
 
@@ -24,98 +16,11 @@ struct cpu_conv {
     cpu_conv_direction direction;
     dnnl_primitive_desc_t desc;
     dnnl_primitive_t primitive;
-    dnnl_primitive_t reorder[2]; /**< pack or unpack; [1] adds to the result */
+    dnnl_primitive_t reorder[2]; /**< packs s8 weights, or unpacks gradients; [1] adds to the result */
     dnnl_memory_t plain, packed; /**< the reorders' arguments */
     int lanes;
     conv_lane *lane;
 };
-
-static cod_status check(dnnl_status_t status, const char *call)
-{
-    static const char *const reasons[] = {"success",       "out of memory", "invalid arguments", "unimplemented",
-                                          "iterator ends", "runtime error", "not required"};
-    if (status == dnnl_success)
-        return COD_OK;
-    const cod_status code = status == dnnl_out_of_memory   ? COD_ERR_MEMORY
-                            : status == dnnl_unimplemented ? COD_ERR_UNSUPPORTED
-                                                           : COD_ERR_BACKEND;
-    const size_t index = (size_t)status;
-    return cod_fail(code, "oneDNN: %s: %s", index < sizeof reasons / sizeof reasons[0] ? reasons[index] : "error",
-                    call);
-}
-
-#define COD_DNNL(call) check((call), #call)
-
-/**
- * Each set in oneDNN's terms: bit masks, of which the wider contain the narrower; SSE4.1 is the least it makes code
- * for.
- */
-static const dnnl_cpu_isa_t isa_masks[] = {
-    [CPU_ISA_GENERIC] = dnnl_cpu_isa_sse41,       [CPU_ISA_AVX2] = dnnl_cpu_isa_avx2,
-    [CPU_ISA_AVX512] = dnnl_cpu_isa_avx512_core,  [CPU_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
-    [CPU_ISA_AMX] = dnnl_cpu_isa_avx512_core_amx,
-};
-
-cod_status cpu_onednn_limit(cpu_isa isa)
-{
-#if defined(__x86_64__)
-    return COD_DNNL(dnnl_set_max_cpu_isa(isa_masks[isa]));
-#else
-    (void)isa;
-    return COD_OK;
-#endif
-}
-
-cpu_isa cpu_onednn_isa(void)
-{
-    const unsigned has = (unsigned)dnnl_get_effective_cpu_isa();
-    int isa = CPU_ISA_AMX;
-    while (isa > CPU_ISA_GENERIC && (has & (unsigned)isa_masks[isa]) != (unsigned)isa_masks[isa])
-        isa--;
-    return (cpu_isa)isa;
-}
-
-bool cpu_onednn_has_int8(void)
-{
-    const unsigned vnni = (unsigned)dnnl_cpu_isa_avx512_core_vnni;
-    return ((unsigned)dnnl_get_effective_cpu_isa() & vnni) == vnni;
-}
-
-cod_status cpu_onednn_create(cpu_onednn **out)
-{
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, sizeof(cpu_onednn)));
-    cpu_onednn *onednn = memory;
-    cod_status status = COD_DNNL(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0));
-    COD_THEN(status, COD_DNNL(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags)));
-    if (status == COD_OK)
-        *out = onednn;
-    else
-        cpu_onednn_destroy(onednn);
-    return status;
-}
-
-void cpu_onednn_destroy(cpu_onednn *onednn)
-{
-    if (onednn == NULL)
-        return;
-    if (onednn->stream)
-        dnnl_stream_destroy(onednn->stream);
-    if (onednn->engine)
-        dnnl_engine_destroy(onednn->engine);
-    cod_aligned_free(onednn);
-}
-
-void cpu_onednn_describe(char *text, size_t bytes)
-{
-    const dnnl_version_t *version = dnnl_version();
-    snprintf(text, bytes, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
-}
-
-static dnnl_data_type_t data_type(cod_dtype dtype)
-{
-    return dtype == COD_BF16 ? dnnl_bf16 : dtype == COD_S8 ? dnnl_s8 : dnnl_f32;
-}
 
 static cod_status image_desc(const cpu_image *image, dnnl_memory_desc_t *out)
 {
@@ -123,20 +28,16 @@ static cod_status image_desc(const cpu_image *image, dnnl_memory_desc_t *out)
     const dnnl_dims_t dims = {s.n, s.c, s.h, s.w};
     const dnnl_dims_t strides = {s.h * s.w * image->pixel_stride, 1, s.w * image->pixel_stride, image->pixel_stride};
     if (image->any_layout)
-        return COD_DNNL(dnnl_memory_desc_init_by_tag(out, 4, dims, data_type(image->dtype), dnnl_format_tag_any));
-    return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, data_type(image->dtype), strides));
+        return COD_DNNL(dnnl_memory_desc_init_by_tag(out, 4, dims, cpu_dnnl_type(image->dtype), dnnl_format_tag_any));
+    return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, cpu_dnnl_type(image->dtype), strides));
 }
 
-/** f32 OHWI as it lies in the parameter buffer. */
+/** f32 OHWI. */
 static cod_status plain_weights_desc(const cpu_conv_problem *p, dnnl_memory_desc_t *out)
 {
     const int64_t inputs = p->x.shape.c;
     const dnnl_dims_t dims = {p->y.shape.c, inputs, p->kernel_h, p->kernel_w};
-    dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
-    if (p->transposed) {
-        strides[0] = 1;
-        strides[1] = p->y.shape.c;
-    }
+    const dnnl_dims_t strides = {p->kernel_h * p->kernel_w * inputs, 1, p->kernel_w * inputs, inputs};
     return COD_DNNL(dnnl_memory_desc_init_by_strides(out, 4, dims, dnnl_f32, strides));
 }
 
@@ -280,14 +181,14 @@ static cod_status desc_create(cpu_conv *conv, const cpu_conv_problem *p)
     COD_TRY(image_desc(&p->y, &y));
     const dnnl_data_type_t w_type = p->direction == CPU_CONV_BACKWARD_WEIGHTS
                                         ? dnnl_f32
-                                        : data_type(p->direction == CPU_CONV_FORWARD ? p->x.dtype : p->y.dtype);
+                                        : cpu_dnnl_type(p->direction == CPU_CONV_FORWARD ? p->x.dtype : p->y.dtype);
     COD_TRY(COD_DNNL(dnnl_memory_desc_init_by_tag(&w, 4, w_dims, w_type, dnnl_format_tag_any)));
     COD_TRY(COD_DNNL(dnnl_memory_desc_init_by_tag(&b, 1, b_dims, dnnl_f32, dnnl_a)));
 
     const bool training = p->direction != CPU_CONV_FORWARD;
     dnnl_memory_desc_t hint_x = x, hint_y = y, hint_w = w;
     if (training) { /* in a hint all have the type of the compute inputs */
-        hint_w.data_type = hint_x.data_type = hint_y.data_type = data_type(p->y.dtype);
+        hint_w.data_type = hint_x.data_type = hint_y.data_type = cpu_dnnl_type(p->y.dtype);
     }
     dnnl_convolution_desc_t forward, backward;
     COD_TRY(COD_DNNL(
@@ -312,6 +213,16 @@ static cod_status desc_create(cpu_conv *conv, const cpu_conv_problem *p)
     return status;
 }
 
+static const dnnl_memory_desc_t *arg_desc(const cpu_conv *conv, int kind)
+{
+    return dnnl_primitive_desc_query_md(conv->desc, dnnl_query_exec_arg_md, kind);
+}
+
+static int weights_kind(const cpu_conv *conv)
+{
+    return conv->direction == CPU_CONV_BACKWARD_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+}
+
 static cod_status reorder_create(cpu_conv *conv, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, bool sum,
                                  dnnl_primitive_t *out)
 {
@@ -333,16 +244,6 @@ static cod_status reorder_create(cpu_conv *conv, const dnnl_memory_desc_t *from,
     if (attr)
         dnnl_primitive_attr_destroy(attr);
     return status;
-}
-
-static const dnnl_memory_desc_t *arg_desc(const cpu_conv *conv, int kind)
-{
-    return dnnl_primitive_desc_query_md(conv->desc, dnnl_query_exec_arg_md, kind);
-}
-
-static int weights_kind(const cpu_conv *conv)
-{
-    return conv->direction == CPU_CONV_BACKWARD_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
 }
 
 static cod_status reorders_create(cpu_conv *conv, const cpu_conv_problem *p)
@@ -392,7 +293,8 @@ cod_status cpu_conv_create(cpu_onednn *onednn, const cpu_conv_problem *problem, 
     conv->direction = problem->direction;
     cod_status status = desc_create(conv, problem);
     COD_THEN(status, COD_DNNL(dnnl_primitive_create(&conv->primitive, conv->desc)));
-    COD_THEN(status, reorders_create(conv, problem));
+    if (problem->x.dtype == COD_S8 || problem->direction == CPU_CONV_BACKWARD_WEIGHTS)
+        COD_THEN(status, reorders_create(conv, problem));
     COD_THEN(status, lanes_create(conv, problem));
     if (status == COD_OK)
         *out = conv;
@@ -443,13 +345,48 @@ static cod_status set_handle(dnnl_memory_t memory, void *handle)
     return old == handle ? COD_OK : COD_DNNL(dnnl_memory_set_data_handle(memory, handle));
 }
 
+/** Where element `index` of a dimension lies, within its blocks of a blocked layout and between them. */
+static int64_t place_of(const dnnl_memory_desc_t *layout, int dimension, int64_t index)
+{
+    const dnnl_blocking_desc_t *blocking = &layout->format_desc.blocking;
+    int64_t place = 0, inner = 1;
+    for (int k = blocking->inner_nblks - 1; k >= 0; k--) {
+        if (blocking->inner_idxs[k] == dimension) {
+            place += index % blocking->inner_blks[k] * inner;
+            index /= blocking->inner_blks[k];
+        }
+        inner *= blocking->inner_blks[k];
+    }
+    return place + index * blocking->strides[dimension];
+}
+
+cod_status cpu_conv_get_packing(const cpu_conv *conv, cpu_packing **out)
+{
+    enum { O, I, H, W };
+    const dnnl_memory_desc_t *layout = arg_desc(conv, weights_kind(conv));
+    const dnnl_dim_t *dims = layout->dims;
+    if (layout->format_kind != dnnl_blocked || layout->extra.flags != dnnl_memory_extra_flag_none ||
+        layout->data_type == dnnl_s8)
+        return cod_fail(COD_ERR_UNSUPPORTED, "oneDNN: weights in a layout that is not blocked");
+    const cod_dtype dtype = layout->data_type == dnnl_bf16 ? COD_BF16 : COD_F32;
+    COD_TRY(cpu_packing_create((cod_shape){dims[O], dims[H], dims[W], dims[I]}, dtype, out));
+    cpu_packing *packing = *out;
+    packing->h_stride = layout->format_desc.blocking.strides[H];
+    packing->w_stride = layout->format_desc.blocking.strides[W];
+    for (int64_t o = 0; o < dims[O]; o++)
+        packing->o_at[o] = place_of(layout, O, o);
+    for (int64_t i = 0; i < dims[I]; i++)
+        packing->i_at[i] = place_of(layout, I, i);
+    return COD_OK;
+}
+
 static cod_status reorder(cpu_conv *conv, dnnl_primitive_t primitive, dnnl_memory_t from, dnnl_memory_t to)
 {
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     return COD_DNNL(dnnl_primitive_execute(primitive, conv->onednn->stream, 2, args));
 }
 
-cod_status cpu_conv_pack(cpu_conv *conv, const float *weights, void *packed)
+cod_status cpu_conv_pack_s8(cpu_conv *conv, const float *weights, void *packed)
 {
     COD_TRY(set_handle(conv->plain, (void *)(uintptr_t)weights));
     COD_TRY(set_handle(conv->packed, packed));

@@ -2,14 +2,15 @@
  * @file
  * Convolutions of oneDNN on NHWC images: the backend uses nothing else of the library.
  *
- * Weights are kept in the layout that oneDNN prefers ("packed"), packed from and unpacked to dense f32 OHWI. A forward
- * convolution whose x is s8 has s8 weights (packed from whole numbers) and multiplies its sums, bias included, with a
- * factor for each output, which is part of it: runtime factors make it 2 % slower.
+ * Weights are kept in the layout that oneDNN prefers ("packed"). A forward convolution whose x is s8 has s8 weights and
+ * multiplies its sums, bias included, with a factor for each output, which is part of it: runtime factors make it 2 %
+ * slower.
  */
 #ifndef COD_CPU_ONEDNN_INTERNAL_H
 #define COD_CPU_ONEDNN_INTERNAL_H
 
 #include "core/backend.h"
+#include "cpu/pack_internal.h"
 
 typedef struct cpu_onednn cpu_onednn;
 typedef struct cpu_conv cpu_conv;
@@ -34,7 +35,6 @@ typedef struct cpu_conv_problem {
     int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
     bool bias;                 /**< FORWARD: added; BACKWARD_WEIGHTS: its gradient is computed */
     bool sum;                  /**< FORWARD only: adds to y before the activation */
-    bool transposed;           /**< FORWARD, 1x1 only: weights are to be packed from f32 IO, not OI */
     cod_activation activation; /**< FORWARD only; not PRELU */
     float leak;
     const float *factors; /**< [O] where x is s8; not kept */
@@ -81,8 +81,14 @@ COD_MUST_CHECK cod_status cpu_conv_create(cpu_onednn *onednn, const cpu_conv_pro
 void cpu_conv_destroy(cpu_conv *conv);
 cpu_conv_info cpu_conv_get_info(const cpu_conv *conv);
 
-/** f32 OHWI -> packed; not for BACKWARD_WEIGHTS. */
-COD_MUST_CHECK cod_status cpu_conv_pack(cpu_conv *conv, const float *weights, void *packed);
+/**
+ * The layout of packed weights, for cpu_pack(); not for BACKWARD_WEIGHTS, and not where x is s8.
+ *
+ * @param[out] out  new; cod_aligned_free()
+ */
+COD_MUST_CHECK cod_status cpu_conv_get_packing(const cpu_conv *conv, cpu_packing **out);
+/** Where x is s8: whole numbers in f32 OHWI -> packed weights and the sums that oneDNN keeps beside them. */
+COD_MUST_CHECK cod_status cpu_conv_pack_s8(cpu_conv *conv, const float *weights, void *packed);
 /** packed gradient -> f32 OHWI, added to it where `accumulate`; for BACKWARD_WEIGHTS only. */
 COD_MUST_CHECK cod_status cpu_conv_unpack(cpu_conv *conv, const void *packed, float *grad, bool accumulate);
 

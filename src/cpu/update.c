@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-/* What runs over flat f32 buffers: gradient norm, optimisers, moving averages. Pieces depend on the count alone. */
+/*
+ * What runs over flat f32 buffers: gradient norm, optimisers, moving averages. Pieces of sums depend on the count alone.
+ */
 
 enum { PIECE = 1 << 15 };
 
@@ -11,7 +13,9 @@ typedef struct update_run {
     const cod_plan *plan;
     cpu_optimiser optimiser;
     int64_t count;
-    double *sums; /**< one for each piece */
+    double *sums;              /**< one for each piece */
+    int64_t first;             /**< of an optimiser's elements that are updated next */
+    cpu_packed_weights packed; /**< among them */
 } update_run;
 
 static int64_t pieces(int64_t count)
@@ -56,22 +60,58 @@ cod_status cpu_plan_grad_norm(cod_plan *plan)
     return cpu_plan_need_scratch(plan, (size_t)pieces(cod_shape_count(plan->op.inputs[0].shape)) * sizeof(double));
 }
 
-static void optimiser_piece(void *context, int64_t i, int thread)
+static float *element(const cod_view *view, int64_t i)
 {
-    (void)thread;
-    const update_run *run = context;
+    return cpu_present(view) ? (float *)cod_view_host(view) + i : NULL;
+}
+
+static void update_elements(const update_run *run, int64_t first, int64_t count)
+{
     const cod_op *op = &run->plan->op;
     const cpu_kernels *kernels = run->plan->device->kernels;
-    const float *scalars = cod_view_host(&op->inputs[1]);
-    const int64_t count = piece_length(run->count, i);
-    const float *grad = piece(&op->inputs[0], i);
-    float *param = piece(&op->outputs[0], i), *m = piece(&op->outputs[1], i), *v = piece(&op->outputs[2], i);
+    const float *scalars = cod_view_host(&op->inputs[1]), *grad = element(&op->inputs[0], first);
+    float *param = element(&op->outputs[0], first);
+    float *m = element(&op->outputs[1], first), *v = element(&op->outputs[2], first);
     if (op->attr.optimiser == COD_OPT_SGD)
         kernels->sgd(&run->optimiser, grad, param, op->attr.momentum > 0 ? m : NULL, count);
     else
         kernels->adam(&run->optimiser, op->attr.optimiser == COD_OPT_ADAMW, grad, param, m, v, count);
-    if (cpu_present(&op->outputs[3])) /* while the piece is in the cache */
-        kernels->ema(param, piece(&op->outputs[3], i), scalars[3], count);
+    if (cpu_present(&op->outputs[3])) /* while they are in the cache */
+        kernels->ema(param, element(&op->outputs[3], first), scalars[3], count);
+}
+
+static void optimiser_piece(void *context, int64_t i, int thread)
+{
+    (void)thread;
+    const update_run *run = context;
+    update_elements(run, run->first + i * PIECE, piece_length(run->count - run->first, i));
+}
+
+/** A band of weights, and while it is in the cache what plans read of it. */
+static void optimiser_band(void *context, int64_t i, int thread)
+{
+    (void)thread;
+    const update_run *run = context;
+    const cpu_packed_weights *packed = &run->packed;
+    update_elements(run, packed->at + i * packed->band, cpu_least(packed->count - i * packed->band, packed->band));
+    cpu_packs_renew_band(packed, i);
+}
+
+/** Updates all elements: those of weights that plans keep packed band by band, those between them by pieces. */
+static void update_all(update_run *run)
+{
+    const cod_device *device = run->plan->device;
+    const float *params = cod_view_host(&run->plan->op.outputs[0]);
+    const int64_t count = run->count;
+    while (cpu_packs_next(device, params, count, &run->packed)) {
+        run->count = run->packed.at;
+        cpu_parallel_for(device, pieces(run->count - run->first), optimiser_piece, run);
+        cpu_parallel_for(device, run->packed.bands, optimiser_band, run);
+        cpu_packs_renewed(&run->packed);
+        run->first = run->packed.at + run->packed.count;
+    }
+    run->count = count;
+    cpu_parallel_for(device, pieces(count - run->first), optimiser_piece, run);
 }
 
 static cod_status optimiser_run(cod_plan *plan)
@@ -94,7 +134,7 @@ static cod_status optimiser_run(cod_plan *plan)
         const float scale = attr->max_norm / (*(const float *)cod_view_host(&op->inputs[2]) + 1e-6f);
         run.optimiser.grad_scale = scale < 1 || isnan(scale) ? scale : 1;
     }
-    cpu_parallel_for(plan->device, pieces(run.count), optimiser_piece, &run);
+    update_all(&run);
     if (cpu_present(&op->outputs[4]))
         memcpy(cod_view_host(&op->outputs[4]), cod_view_host(&op->inputs[3]), cod_view_span_bytes(&op->inputs[3]));
     return COD_OK;
