@@ -20,10 +20,25 @@ static bool winograd4_fits(const cod_device *device, const cod_op *op)
     return !(op->kind == COD_OP_CONV2D && op->attr.int8_range > 0) && cpu_winograd4_fits(device, op);
 }
 
-/** Up to here our kernel on tiles beats oneDNN's, most often by far; beyond, either is faster (docs/performance.md). */
-static bool has_few_outputs(const cod_op *op)
+/** Not where oneDNN multiplies these types on AMX, several times as fast as vectors do. */
+static bool without_amx(const cod_device *device, const cod_op *op)
 {
-    return op->outputs[0].shape.n <= 128;
+    return !(device->amx && op->inputs[0].dtype == COD_BF16);
+}
+
+/** Where there is nothing to gather, or the gradient is most of what moves. */
+static bool has_short_columns(const cod_device *device, const cod_op *op)
+{
+    (void)device;
+    const cod_shape w = op->outputs[0].shape;
+    return w.h * w.w == 1 || cpu_pixels(&op->inputs[1]) <= w.n;
+}
+
+/** oneDNN reads every second pixel as fast as others, but where it writes them it writes zeros between them first. */
+static bool is_data_gradient(const cod_device *device, const cod_op *op)
+{
+    (void)device;
+    return op->kind == COD_OP_CONV2D_BACKWARD_DATA && op->inputs[1].shape.h * op->inputs[1].shape.w > 1;
 }
 
 static cod_status plan_shuffled(cod_plan *plan)
@@ -33,16 +48,21 @@ static cod_status plan_shuffled(cod_plan *plan)
 
 /** In the order of what is best where nothing was timed. */
 static const cpu_candidate candidates[] = {
-    {.name = "tiles", .fits = cpu_tiles_fits, .preferred = has_few_outputs, .create = cpu_plan_tiles},
-    {.name = "narrow", .fits = cpu_narrow_fits, .create = cpu_plan_narrow},
+    {.name = "columns", .fits = cpu_columns_fits, .preferred = has_short_columns, .create = cpu_plan_columns},
+    {.name = "tiles", .fits = cpu_tiles_fits, .create = cpu_plan_tiles},
+    {.name = "narrow", .fits = cpu_narrow_fits, .preferred = without_amx, .create = cpu_plan_narrow},
     {.name = "winograd4",
      .fits = winograd4_fits,
      .preferred = cpu_winograd4_preferred,
      .create = cpu_plan_winograd4,
      .adds_residual = true},
-    {.name = "winograd", .fits = winograd_fits, .create = cpu_plan_winograd, .adds_residual = true},
+    {.name = "winograd",
+     .fits = winograd_fits,
+     .preferred = without_amx,
+     .create = cpu_plan_winograd,
+     .adds_residual = true},
     {.name = "strided", .fits = cpu_strided_fits, .create = cpu_plan_strided},
-    {.name = "phased", .fits = cpu_phased_fits, .create = cpu_plan_phased},
+    {.name = "phased", .fits = cpu_phased_fits, .preferred = is_data_gradient, .create = cpu_plan_phased},
     {.name = "shuffled", .fits = cpu_shuffled_fits, .create = plan_shuffled},
     {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
@@ -60,8 +80,8 @@ cod_status cpu_convolution_force(cod_device *device)
     return device->forced != NULL || strcmp(name, "fixed") == 0
                ? COD_OK
                : cod_fail(COD_ERR_ARGUMENT,
-                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, tiles, narrow, winograd, "
-                          "winograd4, strided, phased or onednn",
+                          "COD_CPU_CONVOLUTION is '%s'; it must be auto, fixed, columns, tiles, narrow, "
+                          "winograd, winograd4, strided, phased or onednn",
                           name);
 }
 
@@ -74,7 +94,7 @@ static cod_status choose(cod_device *device, const cod_op *op, const cpu_candida
         if (!candidates[i].fits(device, op))
             continue;
         fitting[count++] = &candidates[i];
-        if (*chosen == NULL && (candidates[i].preferred == NULL || candidates[i].preferred(op)))
+        if (*chosen == NULL && (candidates[i].preferred == NULL || candidates[i].preferred(device, op)))
             *chosen = &candidates[i];
     }
     /* Storing shuffled saves a pass, so one that can needs no comparison, unless it lacks the AMX that oneDNN has. */

@@ -25,9 +25,9 @@
  * Convolutions. Several implementations may be able to compute one. When a plan is made, they are timed on this
  * processor, for at most a second in all, and the fastest is remembered in ~/.cache/codistill/convolutions.txt
  * (XDG_CACHE_HOME). Deterministic plans, and all with cod_device_options.no_autotune, take a fixed choice.
- * COD_CPU_CONVOLUTION=tiles|narrow|winograd|winograd4|strided|phased|onednn forces one wherever it fits, `fixed` is
- * no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for f32 alone,
- * takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
+ * COD_CPU_CONVOLUTION=columns|tiles|narrow|winograd|winograd4|strided|phased|onednn forces one wherever it fits,
+ * `fixed` is no_autotune, `auto` the default. Winograd's rounds bf16 twice as coarsely as a direct one; winograd4, for
+ * f32 alone, takes fewer products and rounds to within 2^-18 of the result's size (see test_winograd.c).
  *
  * Convolutions with attr.int8_range run on AVX512-VNNI or AMX, and are refused without these; see supports(COD_S8).
  * oneDNN computes them near the processor's peak (Zen 4, 3x3 64 -> 64: 450 of 466 GOP/s), except those with few output

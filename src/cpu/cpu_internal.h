@@ -16,7 +16,8 @@ typedef cod_status cpu_plan_constructor(cod_plan *plan);
 typedef struct cpu_candidate {
     const char *name;
     bool (*fits)(const cod_device *device, const cod_op *op);
-    bool (*preferred)(const cod_op *op); /**< where it fits: whether it is taken untimed; NULL = always */
+    /** Where it fits: whether it is taken untimed; NULL = always. */
+    bool (*preferred)(const cod_device *device, const cod_op *op);
     cpu_plan_constructor *create;
     bool adds_residual; /**< as it stores; others need a pass more */
 } cpu_candidate;
@@ -69,7 +70,7 @@ static inline char *cpu_thread_scratch(const cod_plan *plan, size_t shared_bytes
 }
 
 /* Constructors. */
-cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next eight, without a residual */
+cod_status cpu_plan_convolution(cod_plan *plan); /**< chooses among the next ones, without a residual */
 cod_status cpu_plan_conv(cod_plan *plan);        /**< by oneDNN; linear layers too */
 cod_status cpu_plan_linear(cod_plan *plan);      /**< large layers on few rows by itself, others by cpu_plan_conv() */
 cod_status cpu_plan_narrow(cod_plan *plan);
@@ -78,6 +79,7 @@ cod_status cpu_plan_winograd4(cod_plan *plan); /**< of f32, in tiles of 4x4 outp
 cod_status cpu_plan_strided(cod_plan *plan);   /**< of f32, with stride 2 */
 cod_status cpu_plan_phased(cod_plan *plan);    /**< on AMX, with stride 2: forward and backward data */
 cod_status cpu_plan_tiles(cod_plan *plan);     /**< weight gradients on AMX */
+cod_status cpu_plan_columns(cod_plan *plan);   /**< weight gradients as one product; of linear layers, too */
 /** By a plan that `construct` makes for the convolution without the shuffle, and a pass over its output. */
 cod_status cpu_plan_shuffled(cod_plan *plan, cpu_plan_constructor *construct);
 /** By a plan that `construct` makes for the convolution without the residual, and a pass that adds the residual. */
@@ -85,10 +87,12 @@ cod_status cpu_plan_added(cod_plan *plan, cpu_plan_constructor *construct);
 bool cpu_shuffled_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_tiles() can do it. */
 bool cpu_tiles_fits(const cod_device *device, const cod_op *op);
+/** Whether cpu_plan_columns() can do it. */
+bool cpu_columns_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_winograd() can do it. */
 bool cpu_winograd_fits(const cod_device *device, const cod_op *op);
 bool cpu_winograd4_fits(const cod_device *device, const cod_op *op);
-bool cpu_winograd4_preferred(const cod_op *op);
+bool cpu_winograd4_preferred(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_strided() can do it. */
 bool cpu_strided_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_phased() can do it. */

@@ -186,5 +186,7 @@ static cod_status create(cod_plan *plan)
 
 cod_status cpu_plan_linear(cod_plan *plan)
 {
-    return fits(&plan->op) ? create(plan) : cpu_plan_conv(plan);
+    if (fits(&plan->op))
+        return create(plan);
+    return cpu_columns_fits(plan->device, &plan->op) ? cpu_plan_columns(plan) : cpu_plan_conv(plan);
 }

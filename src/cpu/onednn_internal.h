@@ -1,10 +1,10 @@
 /**
  * @file
- * Convolutions of oneDNN on NHWC images: the backend uses nothing else of the library.
+ * What the backend uses of oneDNN: convolutions of NHWC images, and products of matrices.
  *
- * Weights are kept in the layout that oneDNN prefers ("packed"). A forward convolution whose x is s8 has s8 weights and
- * multiplies its sums, bias included, with a factor for each output, which is part of it: runtime factors make it 2 %
- * slower.
+ * Weights of convolutions are kept in the layout that oneDNN prefers ("packed"). A forward convolution whose x is s8
+ * has s8 weights and multiplies its sums, bias included, with a factor for each output, which is part of it: runtime
+ * factors make it 2 % slower.
  */
 #ifndef COD_CPU_ONEDNN_INTERNAL_H
 #define COD_CPU_ONEDNN_INTERNAL_H
@@ -95,5 +95,23 @@ COD_MUST_CHECK cod_status cpu_conv_unpack(cpu_conv *conv, const void *packed, fl
 /** Runs it in the calling thread's OpenMP team, or alone where the caller is in a parallel region. NULL = absent. */
 COD_MUST_CHECK cod_status cpu_conv_execute(cpu_conv *conv, int lane, void *x, void *packed, float *bias, void *y,
                                            void *scratch);
+
+/** c[rows][columns] (+)= Σ over depth of a[depth][row]·b[depth][column]; c is f32 and dense. */
+typedef struct cpu_matmul_problem {
+    int64_t rows, depth, columns;
+    int64_t a_stride, b_stride; /**< elements from one line of depth to the next */
+    cod_dtype dtype;            /**< of a and b: F32 or BF16 */
+    bool accumulate;
+} cpu_matmul_problem;
+
+typedef struct cpu_matmul cpu_matmul;
+
+/** @param[out] out  new; cpu_matmul_destroy() */
+COD_MUST_CHECK cod_status cpu_matmul_create(cpu_onednn *onednn, const cpu_matmul_problem *problem, cpu_matmul **out);
+/** NULL is fine. */
+void cpu_matmul_destroy(cpu_matmul *matmul);
+size_t cpu_matmul_scratch_bytes(const cpu_matmul *matmul);
+/** Runs it in the calling thread's OpenMP team, of as many threads as when it was created. */
+COD_MUST_CHECK cod_status cpu_matmul_execute(cpu_matmul *matmul, void *a, void *b, float *c, void *scratch);
 
 #endif

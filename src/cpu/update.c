@@ -4,7 +4,8 @@
 #include <string.h>
 
 /*
- * What runs over flat f32 buffers: gradient norm, optimisers, moving averages. Pieces of sums depend on the count alone.
+ * What runs over flat f32 buffers: gradient norm, optimisers, moving averages. The pieces of a sum depend on the count
+ * alone.
  */
 
 enum { PIECE = 1 << 15 };

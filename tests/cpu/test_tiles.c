@@ -298,16 +298,17 @@ static runner runner_of(const cod_op *op, const char *convolution)
     return found;
 }
 
-/** Up to 128 outputs the kernel is taken untimed, beyond them oneDNN's is. */
-TEST(outputs_decide_where_nothing_is_timed)
+/** Untimed, one product makes the gradients of one pixel's kernel, and those of more weights than pixels. */
+TEST(pixels_decide_where_nothing_is_timed)
 {
-    static const layer few = {1, 3, 4, 16, 128, 3, 3, 1, 1, 1, 1}, many = {1, 3, 4, 16, 129, 3, 3, 1, 1, 1, 1};
-    const cod_op of_few = gradient(&few, false), of_many = gradient(&many, false);
-    const runner tiles = runner_of(&of_few, "tiles"), onednn = runner_of(&of_few, "onednn");
-    assert_true(tiles != onednn);
-    assert_true(runner_of(&of_few, "fixed") == tiles);
-    assert_true(runner_of(&of_many, "fixed") == onednn);
-    assert_true(runner_of(&of_many, "tiles") == tiles);
+    static const layer many = {1, 3, 43, 16, 128, 3, 3, 1, 1, 1, 1}, few = {1, 3, 42, 16, 128, 3, 3, 1, 1, 1, 1};
+    static const layer of_one = {1, 3, 43, 16, 16, 1, 1, 0, 0, 1, 1};
+    const cod_op of_many = gradient(&many, false), of_few = gradient(&few, false), of_pixel = gradient(&of_one, false);
+    const runner tiles = runner_of(&of_many, "tiles"), columns = runner_of(&of_many, "columns");
+    assert_true(tiles != columns && runner_of(&of_many, "onednn") != columns);
+    assert_true(runner_of(&of_many, "fixed") == tiles);
+    assert_true(runner_of(&of_few, "fixed") == columns);
+    assert_true(runner_of(&of_pixel, "fixed") == columns);
 }
 
 TEST_GROUP(set_up, test_devices_close)

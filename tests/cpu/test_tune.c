@@ -116,7 +116,8 @@ TEST(an_unknown_name_is_refused)
 {
     cod_device *device = NULL;
     setenv("COD_CPU_CONVOLUTION", "fastest", 1);
-    assert_fails(COD_ERR_ARGUMENT, "must be auto, fixed, tiles, narrow, winograd, winograd4, strided, phased or onednn",
+    assert_fails(COD_ERR_ARGUMENT,
+                 "must be auto, fixed, columns, tiles, narrow, winograd, winograd4, strided, phased or onednn",
                  cod_cpu_backend.open(NULL, &device));
     unsetenv("COD_CPU_CONVOLUTION");
 }
