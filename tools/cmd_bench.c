@@ -15,6 +15,7 @@ static const struct {
     int operands; /**< COD_WORDS_FILES and so on */
 } benches[] = {
     {"step", "time of a training step, op by op, compared with the processor's peak", cod_bench_step, 0},
+    {"tune", "chooses anew among the implementations of a step's convolutions, and shows why", cod_bench_tune, 0},
     {"teacher", "time that a teacher adds to a training step", cod_bench_teacher, 0},
     {"upscale", "time of a model on a whole picture", cod_bench_upscale, COD_WORDS_MODELS | COD_WORDS_BICUBIC},
     {"niqe", "NIQE of pictures, and the time that it takes", cod_bench_niqe, COD_WORDS_FILES},

@@ -1,4 +1,5 @@
 /* Which of several implementations a convolution gets. */
+#include "cpu/bench.h"
 #include "cpu/cpu_internal.h"
 
 #include <stdlib.h>
@@ -26,19 +27,23 @@ static bool without_amx(const cod_device *device, const cod_op *op)
     return !(device->amx && op->inputs[0].dtype == COD_BF16);
 }
 
-/** Where there is nothing to gather, or the gradient is most of what moves. */
+/**
+ * Where there is nothing to gather, or the gradient is most of what moves. With a stride others gather, too, and leave
+ * parts of their tiles empty.
+ */
 static bool has_short_columns(const cod_device *device, const cod_op *op)
 {
     (void)device;
     const cod_shape w = op->outputs[0].shape;
-    return w.h * w.w == 1 || cpu_pixels(&op->inputs[1]) <= w.n;
+    const bool strided = op->attr.stride_h * op->attr.stride_w > 1;
+    return w.h * w.w == 1 || cpu_pixels(&op->inputs[1]) <= (strided ? 4 : 1) * w.n;
 }
 
 /** oneDNN reads every second pixel as fast as others, but where it writes them it writes zeros between them first. */
 static bool is_data_gradient(const cod_device *device, const cod_op *op)
 {
     (void)device;
-    return op->kind == COD_OP_CONV2D_BACKWARD_DATA && op->inputs[1].shape.h * op->inputs[1].shape.w > 1;
+    return op->kind == COD_OP_CONV2D_BACKWARD_DATA;
 }
 
 static cod_status plan_shuffled(cod_plan *plan)
@@ -67,6 +72,7 @@ static const cpu_candidate candidates[] = {
     {.name = "onednn", .fits = is_plain, .create = cpu_plan_conv},
 };
 enum { CANDIDATES = sizeof candidates / sizeof candidates[0] };
+_Static_assert((int)CANDIDATES <= (int)COD_CPU_MOST_CHOICES, "a trial has room for all candidates");
 
 cod_status cpu_convolution_force(cod_device *device)
 {
@@ -85,24 +91,36 @@ cod_status cpu_convolution_force(cod_device *device)
                           name);
 }
 
-static cod_status choose(cod_device *device, const cod_op *op, const cpu_candidate **chosen)
+size_t cpu_candidates_of(const cod_device *device, const cod_op *op, const cpu_candidate **fitting, size_t *rule)
 {
-    const cpu_candidate *fitting[CANDIDATES];
     size_t count = 0;
-    *chosen = NULL;
+    bool ruled = false;
     for (size_t i = 0; i < CANDIDATES; i++) {
         if (!candidates[i].fits(device, op))
             continue;
+        if (!ruled && (candidates[i].preferred == NULL || candidates[i].preferred(device, op))) {
+            *rule = count;
+            ruled = true;
+        }
         fitting[count++] = &candidates[i];
-        if (*chosen == NULL && (candidates[i].preferred == NULL || candidates[i].preferred(device, op)))
-            *chosen = &candidates[i];
     }
+    return count;
+}
+
+static cod_status choose(cod_device *device, const cod_op *op, const cpu_candidate **chosen)
+{
+    const cpu_candidate *fitting[CANDIDATES];
+    size_t choice = 0;
+    const size_t count = cpu_candidates_of(device, op, fitting, &choice);
     /* Storing shuffled saves a pass, so one that can needs no comparison, unless it lacks the AMX that oneDNN has. */
     const bool stores_shuffled = op->attr.factor > 1 && count > 1 && !device->amx;
-    if (device->forced != NULL)
+    if (device->forced != NULL) {
         *chosen = device->forced->fits(device, op) ? device->forced : fitting[count - 1];
-    else if (count > 1 && !stores_shuffled && !device->no_autotune && !op->deterministic)
-        return cpu_tune(device, op, fitting, count, chosen);
+        return COD_OK;
+    }
+    if (count > 1 && !stores_shuffled && !device->no_autotune && !op->deterministic)
+        COD_TRY(cpu_tune(device, op, fitting, count, &choice));
+    *chosen = fitting[choice];
     return COD_OK;
 }
 

@@ -33,7 +33,7 @@ struct cod_device {
     char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
     size_t scratch_bytes;
     const cpu_candidate *forced; /**< candidate forced for every convolution that it fits; NULL = none */
-    bool no_autotune, tune_read;
+    bool no_autotune, tune_read, retimes_doubtful;
     cpu_tuned *tuned; /**< timings, of this run and of earlier ones */
     double tune_spent_s;
     cpu_pack *packs; /**< of its plans */
@@ -151,11 +151,18 @@ float cpu_int8_input_factor(const cod_op *op);
 COD_MUST_CHECK cod_status cpu_convolution_force(cod_device *device);
 
 /**
+ * The candidates for a convolution without a residual: `fitting` has room for CANDIDATES.
+ *
+ * @param[out] rule  the index of what is taken untimed
+ */
+size_t cpu_candidates_of(const cod_device *device, const cod_op *op, const cpu_candidate **fitting, size_t *rule);
+
+/**
  * The fastest of the candidates, as known or timed.
- * @param[in,out] chosen  in: the choice if the time limit for timing is used up
+ * @param[in,out] chosen  in: the choice by rule, which stays where timing has no evidence for another one, or no time
  */
 COD_MUST_CHECK cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
-                                   size_t count, const cpu_candidate **chosen);
+                                   size_t count, size_t *chosen);
 void cpu_tune_clear(cod_device *device);
 
 /**

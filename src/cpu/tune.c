@@ -1,103 +1,19 @@
 /*
- * The autotuner: times the implementations that can do a convolution on its shape, once, and remembers the fastest in
- * a file of the user's cache, one line for each shape, choice of implementations, processor, instruction set, number
- * of threads and library version.
+ * The autotuner: of the implementations that can do a convolution, the one that a rule chooses, unless timing them on
+ * the shape has shown once that another one is faster.
  */
-#include "cpu/cpu_internal.h"
+#include "cpu/tune_internal.h"
 
 #include "core/hash.h"
-#include "core/log.h"
-#include "core/memory.h"
 #include "core/option.h"
-#include "core/regular_file.h"
 #include "core/trace.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { LEAST_PICTURES = 4, LEAST_LINES = 16, MOST_PIXELS = 16384, MOST_RUNS = 3, MOST_REMEMBERED = 1 << 16 };
-static const double budget_s = 1.0, enough_s = 0.02, hopeless = 1.5;
-
-struct cpu_tuned {
-    cpu_tuned *next;
-    uint64_t key;
-    char name[16];
-};
-
-void cpu_tune_clear(cod_device *device)
-{
-    while (device->tuned != NULL) {
-        cpu_tuned *next = device->tuned->next;
-        free(device->tuned);
-        device->tuned = next;
-    }
-}
-
-static void remember(cod_device *device, uint64_t key, const char *name)
-{
-    cpu_tuned *tuned = calloc(1, sizeof *tuned);
-    if (tuned == NULL)
-        return; /* it is timed again, no more */
-    tuned->key = key;
-    snprintf(tuned->name, sizeof tuned->name, "%s", name);
-    tuned->next = device->tuned;
-    device->tuned = tuned;
-}
-
-/* The file: "KEY NAME and words for people". Lines are only ever appended, so that processes may write at once. */
-
-static bool cache_path(char *path, size_t bytes)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[2048];
-    const bool given = cache != NULL && cache[0] == '/';
-    if (!given && (home == NULL || home[0] != '/'))
-        return false;
-    snprintf(folder, sizeof folder, "%s%s", given ? cache : home, given ? "" : "/.cache");
-    mkdir(folder, 0777);
-    snprintf(path, bytes, "%.2000s/codistill", folder);
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return false;
-    snprintf(path, bytes, "%.2000s/codistill/convolutions.txt", folder);
-    return true;
-}
-
-static void read_cache(cod_device *device)
-{
-    char path[4096], line[512];
-    if (!cache_path(path, sizeof path))
-        return;
-    FILE *file = cod_regular_stream(path);
-    if (file == NULL && errno == EINVAL)
-        cod_log_warn("'%s' is no regular file: convolutions are timed anew, and what is found is not kept", path);
-    if (file == NULL)
-        return;
-    for (int i = 0; i < MOST_REMEMBERED && fgets(line, sizeof line, file) != NULL; i++) {
-        uint64_t key;
-        char name[16];
-        if (sscanf(line, "%16" SCNx64 " %15s", &key, name) == 2)
-            remember(device, key, name);
-    }
-    fclose(file);
-}
-
-static void append_cache(uint64_t key, const char *name, const char *description)
-{
-    char path[4096], line[512];
-    const int length = snprintf(line, sizeof line, "%016" PRIx64 " %s  %.400s\n", key, name, description);
-    const int file = cache_path(path, sizeof path) ? cod_regular_open(path, O_WRONLY | O_APPEND | O_CREAT) : -1;
-    if (file < 0)
-        return;
-    if (write(file, line, (size_t)length) != length)
-        cod_log_debug("cpu: '%s' could not be written", path);
-    close(file);
-}
+static const double budget_s = 1.0, much_noise = 0.25;
 
 /** The processor's name, once. */
 static const char *processor(void)
@@ -136,144 +52,100 @@ static void describe(const cod_device *device, const cod_op *op, const cpu_candi
 #undef VIEW
 }
 
-/* Timing, on memory of its own. */
-
-typedef struct trial {
-    cod_op op;
-    cod_buffer buffers[COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS];
-    size_t count;
-} trial;
-
-static cod_status give_memory(trial *t, cod_view *view)
+/** What the file says of a choice, behind what it was chosen for. */
+static void explain(const cpu_candidate *const *candidates, size_t count, size_t rule, const cpu_verdict *v, char *text,
+                    size_t bytes)
 {
-    if (!cpu_present(view))
-        return COD_OK;
-    cod_buffer *buffer = &t->buffers[t->count++];
-    const int64_t elements = view->shape.n * view->shape.h * view->shape.w * view->pixel_stride;
-    buffer->bytes = (size_t)elements * cod_dtype_bytes(view->dtype);
-    COD_TRY(cod_aligned_alloc(&buffer->host, buffer->bytes));
-    view->buffer = buffer;
-    view->offset = 0;
+    double load = 0;
+    size_t used = strlen(text);
+    for (size_t i = 0; i < count && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s %s%s %.3g us", i == 0 ? ";" : ",", candidates[i]->name,
+                                 i == rule ? " (by rule)" : "", 1e6 * v->seconds[i]);
+    if (used < bytes && getloadavg(&load, 1) == 1)
+        snprintf(text + used, bytes - used, "; faster in %d of %d rounds, noise %.0f %%, load %.2f", v->agreed,
+                 v->rounds, 100 * v->noise, load);
+}
+
+static uint64_t key_of(const cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                       char *text, size_t bytes)
+{
+    describe(device, op, candidates, count, text, bytes);
+    return cod_hash(text, strlen(text), 0);
+}
+
+/** Times the candidates and notes the choice. */
+static cod_status tune_anew(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                            size_t rule, cpu_verdict *verdict)
+{
+    char text[1024];
+    const uint64_t key = key_of(device, op, candidates, count, text, sizeof text);
+    COD_TRY(cpu_trial(device, op, candidates, count, rule, verdict));
+    explain(candidates, count, rule, verdict, text, sizeof text);
+    cpu_tuned_note(device, key, candidates[verdict->chosen]->name, verdict->noise > much_noise, text);
     return COD_OK;
-}
-
-static bool is_weights(const cod_op *op, bool output, size_t i)
-{
-    return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? output : !output && i > 0;
-}
-
-static bool keeps_size(const cod_op *op)
-{
-    const cod_shape w = (op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? &op->outputs[0] : &op->inputs[1])->shape;
-    return op->attr.stride_h == 1 && 2 * op->attr.pad_h == w.h - 1;
-}
-
-/** A part of the batch, and the upper part of large pictures, is enough to tell which is faster. */
-static cod_status trial_init(trial *t, const cod_op *op, int threads)
-{
-    const int64_t pictures = 2 * threads > LEAST_PICTURES ? 2 * threads : LEAST_PICTURES;
-    const cod_shape x = (op->kind == COD_OP_CONV2D_BACKWARD_DATA ? &op->outputs[0] : &op->inputs[0])->shape;
-    const int64_t lines = cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES);
-    const bool cut = keeps_size(op) && lines < x.h;
-    *t = (trial){.op = *op};
-    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
-        const bool output = i >= COD_OP_MAX_INPUTS;
-        const size_t k = output ? i - COD_OP_MAX_INPUTS : i;
-        cod_view *view = output ? &t->op.outputs[k] : &t->op.inputs[k];
-        if (!is_weights(op, output, k)) {
-            view->shape.n = cpu_least(view->shape.n, pictures);
-            if (cut)
-                view->shape.h = view->shape.h / x.h * lines; /* shuffled pictures are a multiple as high */
-        }
-        COD_TRY(give_memory(t, view));
-    }
-    return COD_OK;
-}
-
-static void trial_clear(trial *t)
-{
-    for (size_t i = 0; i < t->count; i++)
-        cod_aligned_free(t->buffers[i].host);
-}
-
-/** The shortest of some runs; fewer where they are long or have no chance against `best_s`. */
-static cod_status time_plan(cod_plan *plan, double best_s, double *seconds)
-{
-    double spent = 0;
-    if (plan->prepare != NULL)
-        COD_TRY(plan->prepare(plan));
-    for (int i = 0; i < MOST_RUNS; i++) {
-        const double begin = cod_clock_s();
-        COD_TRY(plan->run(plan));
-        const double taken = cod_clock_s() - begin;
-        *seconds = i == 0 || taken < *seconds ? taken : *seconds;
-        spent += taken;
-        if (i > 0 && (spent > enough_s || *seconds > hopeless * best_s))
-            break;
-    }
-    return COD_OK;
-}
-
-static cod_status time_candidate(cod_device *device, const trial *t, const cpu_candidate *candidate, double best_s,
-                                 double *seconds)
-{
-    cod_plan *plan;
-    COD_TRY(cpu_plan_create(device, &t->op, candidate->create, &plan));
-    const cod_status status = time_plan(plan, best_s, seconds);
-    cpu_plan_destroy(plan);
-    return status;
-}
-
-static cod_status time_all(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
-                           const cpu_candidate **fastest)
-{
-    trial t;
-    double best_s = 1e30;
-    const size_t scratch = device->scratch_bytes;
-    cod_status status = trial_init(&t, op, device->threads);
-    for (size_t i = 0; i < count && status == COD_OK; i++) {
-        double seconds = 1e30;
-        status = time_candidate(device, &t, candidates[i], best_s, &seconds);
-        if (seconds < best_s) {
-            best_s = seconds;
-            *fastest = candidates[i];
-        }
-    }
-    trial_clear(&t);
-    /* What a loser needed is given back. */
-    if (status == COD_OK && device->scratch_bytes > scratch) {
-        cod_aligned_free(device->scratch);
-        device->scratch = NULL;
-        device->scratch_bytes = 0;
-        status = cpu_device_need_scratch(device, scratch);
-    }
-    return status;
 }
 
 cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
-                    const cpu_candidate **chosen)
+                    size_t *chosen)
 {
     char text[1024];
-    describe(device, op, candidates, count, text, sizeof text);
-    const uint64_t key = cod_hash(text, strlen(text), 0);
-    if (!device->tune_read) {
-        device->tune_read = true;
-        read_cache(device);
-    }
-    for (const cpu_tuned *tuned = device->tuned; tuned != NULL; tuned = tuned->next) {
-        for (size_t i = 0; i < count && tuned->key == key; i++) {
-            if (strcmp(tuned->name, candidates[i]->name) == 0) {
-                *chosen = candidates[i];
-                return COD_OK;
-            }
+    cpu_verdict verdict;
+    const char *name = cpu_tuned_find(device, key_of(device, op, candidates, count, text, sizeof text));
+    for (size_t i = 0; i < count && name != NULL; i++) {
+        if (strcmp(name, candidates[i]->name) == 0) {
+            *chosen = i;
+            return COD_OK;
         }
     }
     if (device->tune_spent_s > budget_s)
         return COD_OK;
     const double begin = cod_clock_s();
-    COD_TRY(time_all(device, op, candidates, count, chosen));
+    COD_TRY(tune_anew(device, op, candidates, count, *chosen, &verdict));
     device->tune_spent_s += cod_clock_s() - begin;
-    remember(device, key, (*chosen)->name);
-    append_cache(key, (*chosen)->name, text);
+    *chosen = verdict.chosen;
+    return COD_OK;
+}
+
+/** As cpu_plan_convolution() has it timed. */
+static cod_op without_residual(const cod_op *op)
+{
+    cod_op plain = *op;
+    if (op->kind == COD_OP_CONV2D)
+        plain.inputs[4] = (cod_view){.buffer = NULL};
+    return plain;
+}
+
+uint64_t cod_cpu_bench_choice_key(const cod_device *device, const cod_op *op)
+{
+    char text[1024];
+    size_t rule;
+    const cpu_candidate *fitting[COD_CPU_MOST_CHOICES];
+    const cod_op plain = without_residual(op);
+    const size_t count = cpu_candidates_of(device, &plain, fitting, &rule);
+    return key_of(device, &plain, fitting, count, text, sizeof text);
+}
+
+cod_status cod_cpu_bench_tune(cod_device *device, const cod_op *op, cod_cpu_choice *choice)
+{
+    const cpu_candidate *fitting[COD_CPU_MOST_CHOICES];
+    const cod_op plain = without_residual(op);
+    cpu_verdict verdict = {0};
+    *choice = (cod_cpu_choice){0};
+    choice->count = cpu_candidates_of(device, &plain, fitting, &choice->rule);
+    const char *before = cpu_tuned_find(device, cod_cpu_bench_choice_key(device, op));
+    for (size_t i = 0; i < choice->count; i++) {
+        choice->names[i] = fitting[i]->name;
+        if (before != NULL && strcmp(before, fitting[i]->name) == 0)
+            choice->before = fitting[i]->name;
+    }
+    COD_TRY(cpu_use_threads(device->threads));
+    if (choice->count > 1)
+        COD_TRY(tune_anew(device, &plain, fitting, choice->count, choice->rule, &verdict));
+    memcpy(choice->seconds, verdict.seconds, sizeof choice->seconds);
+    choice->chosen = verdict.chosen;
+    choice->rounds = verdict.rounds;
+    choice->agreed = verdict.agreed;
+    choice->noise = verdict.noise;
+    choice->is_doubtful = verdict.noise > much_noise;
     return COD_OK;
 }

@@ -2,8 +2,10 @@
 #include "support/test.h"
 
 #include "cpu/cpu.h"
+#include "cpu/tune_internal.h"
 #include "support/ops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +82,71 @@ TEST(candidates_are_part_of_the_key)
     assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
     cod_test_assert_contains(line, "; of winograd4, winograd, onednn; ");
+}
+
+/** What is judged of two implementations' times in five rounds; the first one is the rule's. */
+static cpu_verdict judged(const double (*seconds)[CPU_TRIAL_ROUNDS])
+{
+    static cod_plan *const in = (cod_plan *)1;
+    cpu_contender all[2] = {{.plan = in}, {.plan = in}};
+    cpu_verdict verdict = {.rounds = CPU_TRIAL_ROUNDS};
+    for (int i = 0; i < 2; i++) {
+        memcpy(all[i].s, seconds[i], sizeof all[i].s);
+        all[i].least_s = seconds[i][0];
+        for (int r = 1; r < CPU_TRIAL_ROUNDS; r++)
+            all[i].least_s = seconds[i][r] < all[i].least_s ? seconds[i][r] : all[i].least_s;
+    }
+    cpu_trial_judge(all, 2, 0, &verdict);
+    return verdict;
+}
+
+TEST(the_rule_stands_unless_rounds_agree_that_another_one_is_faster)
+{
+    static const double faster[2][5] = {{3, 3, 3, 3, 3}, {2, 2, 2, 2, 2}},
+                        by_little[2][5] = {{3, 3, 3, 3, 3}, {2.9, 2.9, 2.9, 2.9, 2.9}};
+    static const double but_once[2][5] = {{3, 3, 3, 3, 3}, {2, 9, 2, 2, 2}},
+                        but_twice[2][5] = {{3, 3, 3, 3, 3}, {2, 9, 9, 2, 2}};
+    static const double by_luck[2][5] = {{9, 9, 3, 3, 3}, {2, 8, 8, 8, 8}},
+                        slower[2][5] = {{3, 3, 3, 3, 3}, {4, 4, 4, 4, 4}};
+    assert_int_equal(judged(faster).chosen, 1);
+    assert_int_equal(judged(by_little).chosen, 0);
+    assert_int_equal(judged(but_once).chosen, 1);
+    assert_int_equal(judged(but_twice).chosen, 0);
+    assert_int_equal(judged(by_luck).chosen, 0);
+    assert_int_equal(judged(slower).chosen, 0);
+    assert_true(fabs(judged(faster).noise) < 1e-9);
+    assert_true(judged(but_once).noise > 0.25); /* a choice to be made again */
+}
+
+/** A contender that is out took so long once that it had no more rounds. */
+TEST(a_rule_that_is_hopeless_is_overruled)
+{
+    cpu_contender all[2] = {{.plan = NULL, .least_s = 9}, {.plan = (cod_plan *)1, .s = {2, 2, 2, 2, 2}, .least_s = 2}};
+    cpu_verdict verdict = {.rounds = CPU_TRIAL_ROUNDS};
+    cpu_trial_judge(all, 2, 0, &verdict);
+    assert_int_equal(verdict.chosen, 1);
+    assert_int_equal(verdict.agreed, CPU_TRIAL_ROUNDS);
+}
+
+/** Its mark is no part of the name. */
+TEST(a_doubtful_choice_is_made_again_on_a_quiet_machine)
+{
+    const cod_device_options options = {.threads = 1};
+    cod_device *writer = NULL, *reader = NULL;
+    unlink(cache_file());
+    assert_ok(cod_cpu_backend.open(&options, &writer));
+    cpu_tuned_note(writer, 12, "onednn", true, "a shape");
+    cpu_tuned_note(writer, 13, "tiles", false, "another one");
+    assert_ok(cod_cpu_backend.open(&options, &reader));
+    assert_string_equal(cpu_tuned_find(reader, 13), "tiles");
+    reader->retimes_doubtful = true; /* as if nothing else ran when the file was read */
+    assert_null(cpu_tuned_find(reader, 12));
+    assert_string_equal(cpu_tuned_find(reader, 13), "tiles");
+    reader->retimes_doubtful = false;
+    assert_string_equal(cpu_tuned_find(reader, 12), "onednn");
+    assert_null(cpu_tuned_find(reader, 14));
+    cod_cpu_backend.close(writer);
+    cod_cpu_backend.close(reader);
 }
 
 TEST(fixed_choices_are_not_timed)

@@ -45,6 +45,27 @@ def numbers():
     assert abs(ref["loss"] - cpu["loss"]) < 1e-5, "the backends start from unlike weights or batches"
 
 
+def tunes(folder):
+    """Each shape once, the choice by rule unless another one is faster, and what the last time said."""
+    os.environ["XDG_CACHE_HOME"] = folder
+    tiny = ["tune", "--batch", "2", "--patch", "8", "blocks=2", "channels=16"]
+    shapes = json.loads(bench(*tiny, "--json"))["shapes"]
+    several = [row for row in shapes if len(row["us"]) > 1]
+    assert several and sum(row["uses"] for row in shapes) > len(shapes), shapes
+    for row in several:
+        assert row["before"] is None and min(row["us"].values()) > 0, row
+        assert row["chosen"] == row["rule"] or row["us"][row["chosen"]] < 0.95 * row["us"][row["rule"]], row
+    with open(f"{folder}/codistill/convolutions.txt") as file:
+        assert len(file.readlines()) == len(several)
+    for row, again in zip(shapes, json.loads(bench(*tiny, "--json"))["shapes"]):
+        assert len(row["us"]) < 2 or again["before"] == row["chosen"], again
+    text = bench(*tiny)
+    assert f"{len(shapes)} shapes of convolutions, {len(several)} with several implementations" in text, text
+    for arguments, message in ((["--precision", "f16"], "--precision: 'f16' is none of auto, f32, bf16"), (["--batch", "0"], "--batch")):
+        assert message in bench("tune", *arguments, code=2)
+    del os.environ["XDG_CACHE_HOME"]
+
+
 def classifiers():
     """Sizes that are not given are those of pictures of --patch; those that are, stay."""
     for model, inputs in (("mlp", 8 * 8 * 3), ("mlp height=5 width=4 channels=1", 20), ("logistic", 8 * 8 * 3), ("mlp hidden=256,256", 8 * 8 * 3),
@@ -263,6 +284,7 @@ with tempfile.TemporaryDirectory(prefix="cod-bench-") as scratch:
     numbers()
     classifiers()
     serves(scratch)
+    tunes(f"{scratch}/cache")
     adversarial(f"{scratch}/gan")
     codes(scratch)
     upscales(scratch)

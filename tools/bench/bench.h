@@ -7,6 +7,8 @@
 
 /** Times a training step op by op. */
 int cod_bench_step(int argc, char **argv);
+/** Times the implementations of a step's convolutions. */
+int cod_bench_tune(int argc, char **argv);
 /** Times what a teacher adds to a training step. */
 int cod_bench_teacher(int argc, char **argv);
 /** Times a model on a whole picture. */

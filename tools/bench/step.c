@@ -245,17 +245,6 @@ static cod_status run(const step_options *options)
     return status;
 }
 
-/** Takes --precision's value; false when it is none. */
-static bool set_precision(const char *name, cod_precision *precision)
-{
-    for (int i = 0; cod_precision_names[i] != NULL; i++)
-        if (strcmp(cod_precision_names[i], name) == 0) {
-            *precision = (cod_precision)i;
-            return true;
-        }
-    return false;
-}
-
 /** Reads the options; returns the exit code, or -1 to go on. */
 static int parse(int argc, char **argv, step_options *options)
 {
@@ -279,9 +268,7 @@ static int parse(int argc, char **argv, step_options *options)
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_bench_device_check(argv[0], training) : code;
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &options->repeats) : code;
-    if (code < 0 && !set_precision(precision, &training->precision))
-        code = cod_cmd_usage(argv[0], "--precision: '%s' is none of auto, f32, bf16", precision);
-    return code;
+    return code < 0 ? cod_bench_precision_read(argv[0], precision, &training->precision) : code;
 }
 
 int cod_bench_step(int argc, char **argv)

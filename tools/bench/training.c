@@ -30,6 +30,16 @@ int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers
     return code;
 }
 
+int cod_bench_precision_read(const char *command, const char *name, cod_precision *precision)
+{
+    for (int i = 0; cod_precision_names[i] != NULL; i++)
+        if (strcmp(cod_precision_names[i], name) == 0) {
+            *precision = (cod_precision)i;
+            return -1;
+        }
+    return cod_cmd_usage(command, "--precision: '%s' is none of auto, f32, bf16", name);
+}
+
 int cod_bench_device_check(const char *command, const cod_bench_training_options *options)
 {
     for (size_t i = 0; cod_device_names[i] != NULL; i++)

@@ -33,6 +33,9 @@ typedef struct cod_bench_numbers {
 int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers, cod_bench_training_options *options,
                            int *repeats);
 
+/** Takes --precision's value. @return as cod_argument_number() */
+int cod_bench_precision_read(const char *command, const char *name, cod_precision *precision);
+
 /** Looks whether --device is one that there is. @return as cod_argument_number() */
 int cod_bench_device_check(const char *command, const cod_bench_training_options *options);
 

@@ -1,0 +1,176 @@
+/* Timing of the implementations of a convolution, on memory of its own. */
+#include "cpu/tune_internal.h"
+
+#include "core/memory.h"
+#include "core/trace.h"
+
+#include <math.h>
+#include <sys/resource.h>
+
+enum { LEAST_PICTURES = 4, LEAST_LINES = 16, MOST_PIXELS = 16384, LEAST_ROUNDS = 3 };
+static const double enough_s = 0.01, hopeless = 3, least_gain = 0.95;
+
+typedef struct trial {
+    cod_op op;
+    cod_buffer buffers[COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS];
+    size_t count;
+} trial;
+
+static cod_status give_memory(trial *t, cod_view *view)
+{
+    if (!cpu_present(view))
+        return COD_OK;
+    cod_buffer *buffer = &t->buffers[t->count++];
+    const int64_t elements = view->shape.n * view->shape.h * view->shape.w * view->pixel_stride;
+    buffer->bytes = (size_t)elements * cod_dtype_bytes(view->dtype);
+    COD_TRY(cod_aligned_alloc(&buffer->host, buffer->bytes));
+    view->buffer = buffer;
+    view->offset = 0;
+    return COD_OK;
+}
+
+static bool is_weights(const cod_op *op, bool output, size_t i)
+{
+    return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? output : !output && i > 0;
+}
+
+static bool keeps_size(const cod_op *op)
+{
+    const cod_shape w = (op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? &op->outputs[0] : &op->inputs[1])->shape;
+    return op->attr.stride_h == 1 && 2 * op->attr.pad_h == w.h - 1;
+}
+
+/** A part of the batch, and the upper part of large pictures, is enough to tell which is faster. */
+static cod_status trial_init(trial *t, const cod_op *op, int threads)
+{
+    const int64_t pictures = 2 * threads > LEAST_PICTURES ? 2 * threads : LEAST_PICTURES;
+    const cod_shape x = (op->kind == COD_OP_CONV2D_BACKWARD_DATA ? &op->outputs[0] : &op->inputs[0])->shape;
+    const int64_t lines = cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES);
+    const bool cut = keeps_size(op) && lines < x.h;
+    *t = (trial){.op = *op};
+    for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
+        const bool output = i >= COD_OP_MAX_INPUTS;
+        const size_t k = output ? i - COD_OP_MAX_INPUTS : i;
+        cod_view *view = output ? &t->op.outputs[k] : &t->op.inputs[k];
+        if (!is_weights(op, output, k)) {
+            view->shape.n = cpu_least(view->shape.n, pictures);
+            if (cut)
+                view->shape.h = view->shape.h / x.h * lines; /* shuffled pictures are a multiple as high */
+        }
+        COD_TRY(give_memory(t, view));
+    }
+    return COD_OK;
+}
+
+static void trial_clear(trial *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        cod_aligned_free(t->buffers[i].host);
+}
+
+/** How often another process has taken a processor from a thread of this one. */
+static long preemptions(void)
+{
+    struct rusage used;
+    return getrusage(RUSAGE_SELF, &used) == 0 ? used.ru_nivcsw : 0;
+}
+
+/** Times a run that nobody interrupts, if one of a few attempts is such; the shortest otherwise. */
+static cod_status time_run(cod_plan *plan, double *seconds)
+{
+    enum { ATTEMPTS = 4 };
+    *seconds = INFINITY;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        const long before = preemptions();
+        const double begin = cod_clock_s();
+        COD_TRY(plan->run(plan));
+        *seconds = fmin(*seconds, cod_clock_s() - begin);
+        if (preemptions() == before)
+            break;
+    }
+    return COD_OK;
+}
+
+static void drop(cpu_contender *one)
+{
+    cpu_plan_destroy(one->plan);
+    one->plan = NULL;
+}
+
+/** Makes all plans and runs each once, for its memory; who then takes several times as long as another one is out. */
+static cod_status warm_up(cod_device *device, const trial *t, const cpu_candidate *const *candidates, size_t count,
+                          cpu_contender *all)
+{
+    double best_s = INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        COD_TRY(cpu_plan_create(device, &t->op, candidates[i]->create, &all[i].plan));
+        if (all[i].plan->prepare != NULL)
+            COD_TRY(all[i].plan->prepare(all[i].plan));
+        COD_TRY(time_run(all[i].plan, &all[i].least_s));
+        best_s = fmin(best_s, all[i].least_s);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (all[i].least_s > hopeless * best_s)
+            drop(&all[i]);
+    return COD_OK;
+}
+
+/** All that are left once each, again and again. */
+static cod_status run_rounds(cpu_contender *all, size_t count, int *rounds)
+{
+    const double begin = cod_clock_s();
+    for (*rounds = 0; *rounds < CPU_TRIAL_ROUNDS; ++*rounds) {
+        if (*rounds >= LEAST_ROUNDS && cod_clock_s() - begin > enough_s)
+            break;
+        for (size_t i = 0; i < count; i++) {
+            if (all[i].plan == NULL)
+                continue;
+            COD_TRY(time_run(all[i].plan, &all[i].s[*rounds]));
+            all[i].least_s = *rounds == 0 ? all[i].s[0] : fmin(all[i].least_s, all[i].s[*rounds]);
+        }
+    }
+    return COD_OK;
+}
+
+void cpu_trial_judge(const cpu_contender *all, size_t count, size_t rule, cpu_verdict *v)
+{
+    size_t best = rule;
+    for (size_t i = 0; i < count; i++) {
+        v->seconds[i] = all[i].least_s;
+        if (all[i].least_s < all[best].least_s)
+            best = i;
+    }
+    double longer = 0;
+    for (int r = 0; r < v->rounds; r++) {
+        v->agreed += all[rule].plan == NULL || all[best].s[r] <= all[rule].s[r];
+        longer += all[best].s[r] / all[best].least_s - 1;
+    }
+    v->noise = longer / v->rounds;
+    const bool is_sure = v->agreed >= v->rounds - 1 && all[best].least_s < least_gain * all[rule].least_s;
+    v->chosen = is_sure ? best : rule;
+}
+
+cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                     size_t rule, cpu_verdict *verdict)
+{
+    trial t;
+    cpu_contender all[COD_CPU_MOST_CHOICES] = {{0}};
+    const size_t scratch = device->scratch_bytes;
+    *verdict = (cpu_verdict){.chosen = rule};
+    cod_status status = trial_init(&t, op, device->threads);
+    COD_THEN(status, warm_up(device, &t, candidates, count, all));
+    COD_THEN(status, run_rounds(all, count, &verdict->rounds));
+    if (status == COD_OK)
+        cpu_trial_judge(all, count, rule, verdict);
+    for (size_t i = 0; i < count; i++)
+        drop(&all[i]);
+    trial_clear(&t);
+    /* What a loser needed is given back. */
+    if (status == COD_OK && device->scratch_bytes > scratch) {
+        cod_aligned_free(device->scratch);
+        device->scratch = NULL;
+        device->scratch_bytes = 0;
+        status = cpu_device_need_scratch(device, scratch);
+    }
+    return status;
+}

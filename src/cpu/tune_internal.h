@@ -1,0 +1,43 @@
+/**
+ * @file
+ * How a convolution gets the fastest of its implementations: timed once, and remembered.
+ */
+#ifndef COD_CPU_TUNE_INTERNAL_H
+#define COD_CPU_TUNE_INTERNAL_H
+
+#include "cpu/bench.h"
+#include "cpu/cpu_internal.h"
+
+/** What timing says. */
+typedef struct cpu_verdict {
+    size_t chosen;                        /**< the rule's choice, unless there is evidence for another one */
+    int rounds, agreed;                   /**< in how many rounds `chosen` was faster than the rule's choice */
+    double seconds[COD_CPU_MOST_CHOICES]; /**< of each candidate, the least of its runs */
+    double noise;                         /**< by what share of the least time runs took longer, on average */
+} cpu_verdict;
+
+enum { CPU_TRIAL_ROUNDS = 5 };
+
+/** A candidate in a trial. */
+typedef struct cpu_contender {
+    cod_plan *plan;             /**< NULL = out of it, because it takes several times as long as another one */
+    double s[CPU_TRIAL_ROUNDS]; /**< of each round, while it is in */
+    double least_s;
+} cpu_contender;
+
+/** @param[in,out] verdict  in: `rounds`; the rest is judged by the contenders' times */
+void cpu_trial_judge(const cpu_contender *all, size_t count, size_t rule, cpu_verdict *verdict);
+
+/**
+ * Times the candidates in turns, on a part of the op's pictures. Another one than `rule` is chosen only if it is at
+ * least 5 % faster, and faster in all rounds but one.
+ */
+COD_MUST_CHECK cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
+                                    size_t count, size_t rule, cpu_verdict *verdict);
+
+/** The name that was noted for a key, in this process or an earlier one; NULL = none, or one to be timed again. */
+const char *cpu_tuned_find(cod_device *device, uint64_t key);
+/** @param text  what stands behind it in the file, for people */
+void cpu_tuned_note(cod_device *device, uint64_t key, const char *name, bool is_doubtful, const char *text);
+
+#endif
