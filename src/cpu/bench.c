@@ -3,7 +3,9 @@
 #include "core/memory.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "cpu/cpu_internal.h"
+#include "cpu/tune_internal.h"
+
+#include <string.h>
 
 enum { MAX_REPEATS = 101 };
 
@@ -63,4 +65,48 @@ cod_status cod_cpu_bench_convolution(cod_device *device, const cod_op *op, int r
     cod_aligned_free(memory);
     cpu_conv_destroy(conv);
     return status;
+}
+
+/** As cpu_plan_convolution() has it timed. */
+static cod_op without_residual(const cod_op *op)
+{
+    cod_op plain = *op;
+    if (op->kind == COD_OP_CONV2D)
+        plain.inputs[4] = (cod_view){.buffer = NULL};
+    return plain;
+}
+
+uint64_t cod_cpu_bench_choice_key(const cod_device *device, const cod_op *op)
+{
+    char text[1024];
+    size_t rule;
+    const cpu_candidate *fitting[COD_CPU_MOST_CHOICES];
+    const cod_op plain = without_residual(op);
+    const size_t count = cpu_candidates_of(device, &plain, fitting, &rule);
+    return cpu_tune_key(device, &plain, fitting, count, text, sizeof text);
+}
+
+cod_status cod_cpu_bench_tune(cod_device *device, const cod_op *op, cod_cpu_choice *choice)
+{
+    const cpu_candidate *fitting[COD_CPU_MOST_CHOICES];
+    const cod_op plain = without_residual(op);
+    cpu_verdict verdict = {0};
+    *choice = (cod_cpu_choice){0};
+    choice->count = cpu_candidates_of(device, &plain, fitting, &choice->rule);
+    const char *before = cpu_tuned_find(device, cod_cpu_bench_choice_key(device, op));
+    for (size_t i = 0; i < choice->count; i++) {
+        choice->names[i] = fitting[i]->name;
+        if (before != NULL && strcmp(before, fitting[i]->name) == 0)
+            choice->before = fitting[i]->name;
+    }
+    COD_TRY(cpu_use_threads(device->threads));
+    if (choice->count > 1)
+        COD_TRY(cpu_tune_anew(device, &plain, fitting, choice->count, choice->rule, &verdict));
+    memcpy(choice->seconds, verdict.seconds, sizeof choice->seconds);
+    choice->chosen = verdict.chosen;
+    choice->rounds = verdict.rounds;
+    choice->agreed = verdict.agreed;
+    choice->noise = verdict.noise;
+    choice->is_doubtful = cpu_is_doubtful(&verdict);
+    return COD_OK;
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double budget_s = 1.0, much_noise = 0.25;
+static const double budget_s = 1.0;
 
 /** The processor's name, once. */
 static const char *processor(void)
@@ -66,22 +66,21 @@ static void explain(const cpu_candidate *const *candidates, size_t count, size_t
                  v->rounds, 100 * v->noise, load);
 }
 
-static uint64_t key_of(const cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
-                       char *text, size_t bytes)
+uint64_t cpu_tune_key(const cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                      char *text, size_t bytes)
 {
     describe(device, op, candidates, count, text, bytes);
     return cod_hash(text, strlen(text), 0);
 }
 
-/** Times the candidates and notes the choice. */
-static cod_status tune_anew(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
-                            size_t rule, cpu_verdict *verdict)
+cod_status cpu_tune_anew(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                         size_t rule, cpu_verdict *verdict)
 {
     char text[1024];
-    const uint64_t key = key_of(device, op, candidates, count, text, sizeof text);
+    const uint64_t key = cpu_tune_key(device, op, candidates, count, text, sizeof text);
     COD_TRY(cpu_trial(device, op, candidates, count, rule, verdict));
     explain(candidates, count, rule, verdict, text, sizeof text);
-    cpu_tuned_note(device, key, candidates[verdict->chosen]->name, verdict->noise > much_noise, text);
+    cpu_tuned_note(device, key, candidates[verdict->chosen]->name, cpu_is_doubtful(verdict), text);
     return COD_OK;
 }
 
@@ -90,7 +89,7 @@ cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *c
 {
     char text[1024];
     cpu_verdict verdict;
-    const char *name = cpu_tuned_find(device, key_of(device, op, candidates, count, text, sizeof text));
+    const char *name = cpu_tuned_find(device, cpu_tune_key(device, op, candidates, count, text, sizeof text));
     for (size_t i = 0; i < count && name != NULL; i++) {
         if (strcmp(name, candidates[i]->name) == 0) {
             *chosen = i;
@@ -100,52 +99,8 @@ cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *c
     if (device->tune_spent_s > budget_s)
         return COD_OK;
     const double begin = cod_clock_s();
-    COD_TRY(tune_anew(device, op, candidates, count, *chosen, &verdict));
+    COD_TRY(cpu_tune_anew(device, op, candidates, count, *chosen, &verdict));
     device->tune_spent_s += cod_clock_s() - begin;
     *chosen = verdict.chosen;
-    return COD_OK;
-}
-
-/** As cpu_plan_convolution() has it timed. */
-static cod_op without_residual(const cod_op *op)
-{
-    cod_op plain = *op;
-    if (op->kind == COD_OP_CONV2D)
-        plain.inputs[4] = (cod_view){.buffer = NULL};
-    return plain;
-}
-
-uint64_t cod_cpu_bench_choice_key(const cod_device *device, const cod_op *op)
-{
-    char text[1024];
-    size_t rule;
-    const cpu_candidate *fitting[COD_CPU_MOST_CHOICES];
-    const cod_op plain = without_residual(op);
-    const size_t count = cpu_candidates_of(device, &plain, fitting, &rule);
-    return key_of(device, &plain, fitting, count, text, sizeof text);
-}
-
-cod_status cod_cpu_bench_tune(cod_device *device, const cod_op *op, cod_cpu_choice *choice)
-{
-    const cpu_candidate *fitting[COD_CPU_MOST_CHOICES];
-    const cod_op plain = without_residual(op);
-    cpu_verdict verdict = {0};
-    *choice = (cod_cpu_choice){0};
-    choice->count = cpu_candidates_of(device, &plain, fitting, &choice->rule);
-    const char *before = cpu_tuned_find(device, cod_cpu_bench_choice_key(device, op));
-    for (size_t i = 0; i < choice->count; i++) {
-        choice->names[i] = fitting[i]->name;
-        if (before != NULL && strcmp(before, fitting[i]->name) == 0)
-            choice->before = fitting[i]->name;
-    }
-    COD_TRY(cpu_use_threads(device->threads));
-    if (choice->count > 1)
-        COD_TRY(tune_anew(device, &plain, fitting, choice->count, choice->rule, &verdict));
-    memcpy(choice->seconds, verdict.seconds, sizeof choice->seconds);
-    choice->chosen = verdict.chosen;
-    choice->rounds = verdict.rounds;
-    choice->agreed = verdict.agreed;
-    choice->noise = verdict.noise;
-    choice->is_doubtful = verdict.noise > much_noise;
     return COD_OK;
 }

@@ -35,6 +35,20 @@ void cpu_trial_judge(const cpu_contender *all, size_t count, size_t rule, cpu_ve
 COD_MUST_CHECK cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
                                     size_t count, size_t rule, cpu_verdict *verdict);
 
+/** Whether runs took such unlike times that the choice is to be made again. */
+static inline bool cpu_is_doubtful(const cpu_verdict *verdict)
+{
+    return verdict->noise > 0.25;
+}
+
+/** Times the candidates and notes the choice. */
+COD_MUST_CHECK cod_status cpu_tune_anew(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
+                                        size_t count, size_t rule, cpu_verdict *verdict);
+
+/** What the choice is noted by. @param[out] text  [bytes] the same in words */
+uint64_t cpu_tune_key(const cod_device *device, const cod_op *op, const cpu_candidate *const *candidates, size_t count,
+                      char *text, size_t bytes);
+
 /** The name that was noted for a key, in this process or an earlier one; NULL = none, or one to be timed again. */
 const char *cpu_tuned_find(cod_device *device, uint64_t key);
 /** @param text  what stands behind it in the file, for people */
