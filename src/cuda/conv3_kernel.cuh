@@ -144,6 +144,23 @@ static __device__ __forceinline__ void tile_compute(const conv3_work &work, cons
     seen += count;
 }
 
+/**
+ * Asks L2 for what a gradient reads of a tile that the forward pass made: it was written long ago, and memory is slower
+ * than this kernel. The gradients that it reads come from the launches before, so they are in L2. Blocks of the same
+ * tiles and other columns leave it to the first ones.
+ */
+template <int STORE>
+static __device__ __forceinline__ void tile_ahead(const conv3_work &work, int number, int thread, int threads)
+{
+    if (number >= work.tiles || blockIdx.y > 0)
+        return;
+    const conv3_tile tile = tile_at(work, number);
+    if (work.load.kind == CONV3_NORMALISE_BACKWARD)
+        tile_prefetch(work, tile, work.load.second, work.channels, thread, threads);
+    if (STORE == CONV3_REDUCE)
+        tile_prefetch(work, tile, work.store.x, work.outputs, thread, threads);
+}
+
 /** WARPS_M x WARPS_N warps of MT·16 pixels x NT·8 columns each are a group. CHANNELS: 0 = those of the work. */
 template <int STORE, int MT, int NT, int WARPS_M, int WARPS_N, int MOST_GROUPS, int CHANNELS>
 __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) conv3_run_kernel(const conv3_work work)
@@ -159,9 +176,10 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) 
     unsigned char *loaded = shared + work.places.tiles + group * work.places.tile_bytes;
     weights_fetch<COLUMNS>(work);
     block_begin<ROWS, COLUMNS>(work, groups * WARPS_M);
+    int number = group * (int)gridDim.x + (int)blockIdx.x;
+    tile_ahead<STORE>(work, number, thread, THREADS); /* while the launch before this one ends */
     chain_wait();
     const conv3_halo begin = halo_begin(work, thread, THREADS);
-    int number = group * (int)gridDim.x + (int)blockIdx.x;
     conv3_halo ahead = begin;
     conv3_batch batch = {};
     if (number < work.tiles)
@@ -175,6 +193,7 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) 
     block_sync();
     float seen = 0;
     while (number < work.tiles) {
+        tile_ahead<STORE>(work, number + step, thread, THREADS);
         tile_compute<STORE, MT, NT, COLUMNS, CHANNELS>(work, tile_at(work, number), loaded, row, column, slot, seen);
         number += step;
         if (number >= work.tiles)

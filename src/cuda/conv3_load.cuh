@@ -89,6 +89,20 @@ static __device__ __forceinline__ conv3_batch batch_fetch(const conv3_work &work
     return batch;
 }
 
+/** Asks L2 for a tile of a tensor, which has `channels` channels; the group's threads share its lines. */
+static __device__ __forceinline__ void tile_prefetch(const conv3_work &work, const conv3_tile &tile,
+                                                     const unsigned char *tensor, int channels, int thread, int threads)
+{
+    const int down = work.h - tile.y < work.tile_h ? work.h - tile.y : work.tile_h;
+    const int across = work.w - tile.x < work.tile_w ? work.w - tile.x : work.tile_w;
+    const int lines = (across * channels * 2 + LINE_BYTES - 1) / LINE_BYTES;
+    const unsigned char *first = tensor + tile_first(work, tile, channels) * 2;
+    for (int i = thread; i < down * lines; i += threads) {
+        const int row = i / lines;
+        prefetch_line(first + row * work.w * channels * 2 + (i - row * lines) * LINE_BYTES);
+    }
+}
+
 /** The vectors of a thread's eight channels: what a tile's elements are transformed with. */
 struct conv3_lanes {
     float scale[8], shift[8], slope[8], second[8];

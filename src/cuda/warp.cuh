@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #define WARP_LANES 32
+#define LINE_BYTES 128 /* of L2 */
 
 #ifdef COD_CUDA_EMULATED
 #include "cuda_runtime.h"
@@ -310,6 +311,15 @@ static __device__ __forceinline__ void chain_wait()
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/**
+ * Asks L2 for the line of global memory that an address lies in. It changes no result and orders nothing, so it may
+ * come before chain_wait(): what another kernel writes afterwards goes through the same L2.
+ */
+static __device__ __forceinline__ void prefetch_line(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 static __device__ __forceinline__ uint16_t bf16_from_f32(float value)

@@ -10,6 +10,7 @@ extern "C" {
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <vector>
 
 /* A second copy of the kernels, and of the plans that run them, where the barrier of this number is left out. */
@@ -22,6 +23,15 @@ template <int NUMBER> static void planted_part_sync(unsigned part, unsigned thre
         part_sync(part, threads);
 }
 
+/** Lines that the planted kernels ask L2 for, and how often. */
+static std::map<const unsigned char *, int> lines_asked;
+
+static void planted_prefetch_line(const void *address)
+{
+    lines_asked[static_cast<const unsigned char *>(address)]++;
+}
+
+#define prefetch_line(address)   planted_prefetch_line(address)
 #define part_sync(part, threads) planted_part_sync<__COUNTER__>(part, threads)
 #define conv3_kernels_of_64      planted_kernels_of_64
 #define conv3_kernels_of_any     planted_kernels_of_any
@@ -84,6 +94,76 @@ TEST(a_missing_barrier_is_found)
         if (found == 0)
             fail_msg("barrier %d is missing, and no order of threads shows it", missing);
     }
+}
+
+/** Runs the planted kernels, which note the lines that they ask L2 for. */
+static void ask_lines(sequence *s, const sequence_case *which)
+{
+    cod_plan *plan = nullptr;
+    char message[256];
+    missing = -1;
+    lines_asked.clear();
+    assert_ok(sequence_init(s, test_cuda, which, true, 1));
+    assert_ok(cuda_plan_create(test_cuda.device, s->ops, s->count, planted_make, "planted", &plan));
+    assert_ok(test_cuda.backend->plans_prepare(test_cuda.device, &plan, 1, nullptr));
+    assert_ok(test_cuda.backend->plan_run(plan, nullptr));
+    test_cuda.backend->plan_destroy(plan);
+    assert_int_equal(cod_emulated_faults(message, sizeof message), 0);
+}
+
+/** Takes a tensor's lines out of those asked for. @return whether each was asked for once */
+static bool take_lines(const cod_view *view)
+{
+    const unsigned char *first = cuda_view_of(view).data;
+    const int64_t bytes = cod_shape_count(view->shape) * 2;
+    bool once = true;
+    for (int64_t at = 0; at < bytes; at += LINE_BYTES) {
+        const auto found = lines_asked.find(first + at);
+        once = once && found != lines_asked.end() && found->second == 1;
+        if (found != lines_asked.end())
+            lines_asked.erase(found);
+    }
+    return once;
+}
+
+/** A gradient asks L2 for all that it reads of the forward pass, and for nothing else; the forward pass for nothing. */
+TEST(gradients_ask_for_what_the_forward_pass_made)
+{
+    static const int64_t heights[] = {24, 13}, images[] = {2, 16}, outputs[] = {64, 128};
+    for (size_t i = 0; i < 2; i++) {
+        sequence s;
+        sequence_case c = trunk();
+        c.from = {images[i], heights[i], 24, 64};
+        c.outputs = outputs[i];
+        ask_lines(&s, &c);
+        assert_true(lines_asked.empty());
+        sequence_clear(&s);
+        c.backward = true;
+        ask_lines(&s, &c);
+        assert_true(take_lines(&s.ops[0].inputs[0]) && take_lines(&s.ops[2].inputs[0]) && lines_asked.empty());
+        sequence_clear(&s);
+        c.applies = false;
+        ask_lines(&s, &c);
+        assert_true(take_lines(&s.ops[1].inputs[0]) && lines_asked.empty());
+        sequence_clear(&s);
+    }
+}
+
+/** Where lines do not begin with pixels, too, they are the tensors'. */
+TEST(lines_asked_for_are_within_the_tensors)
+{
+    sequence s;
+    sequence_case c = trunk();
+    c.from = {3, 7, 11, 48};
+    c.outputs = 96;
+    c.backward = true;
+    ask_lines(&s, &c);
+    const cuda_view x = cuda_view_of(&s.ops[0].inputs[0]), before = cuda_view_of(&s.ops[2].inputs[0]);
+    assert_true(lines_asked.size() > 0);
+    for (const auto &[line, times] : lines_asked)
+        assert_true((line >= x.data && line < x.data + x.pixels * x.channels * 2) ||
+                    (line >= before.data && line < before.data + before.pixels * before.channels * 2));
+    sequence_clear(&s);
 }
 
 /** What fits: of A100 and of GPUs with 99 KiB; less of either, until nothing does. */

@@ -225,6 +225,8 @@ static inline void chain_wait()
     cod_emulated_chain_wait();
 }
 
+static inline void prefetch_line(const void *) {}
+
 static inline uint16_t bf16_from_f32(float value)
 {
     uint32_t word;
