@@ -16,6 +16,13 @@ static bool is_own(const char *name)
     return name != nullptr && strncmp(name, "own-", 4) == 0;
 }
 
+void conv_library_candidates(const cod_plan *plan, const char *key, cuda_candidates *list)
+{
+    cudnn_candidates(plan, key, list);
+    conv_shuffled_candidates(plan, key, cudnn_candidates, list);
+    cublaslt_candidates(plan, list);
+}
+
 cod_status cuda_make_convolution(cod_plan *plan)
 {
     char key[CUDA_KEY_BYTES];
@@ -28,10 +35,8 @@ cod_status cuda_make_convolution(cod_plan *plan)
     COD_TRY(cuda_tuner_of(plan->device, &tuner));
     cuda_tuner_key(plan, mode == CUDA_MODE_OWN ? "own kernels" : tuner->libraries, key, sizeof key);
     conv_own_candidates(plan, &list);
-    if (mode == CUDA_MODE_AUTO && !is_own(cuda_choices_find(tuner->choices, key))) {
-        cudnn_candidates(plan, key, &list);
-        cublaslt_candidates(plan, &list);
-    }
+    if (mode == CUDA_MODE_AUTO && !is_own(cuda_choices_find(tuner->choices, key)))
+        conv_library_candidates(plan, key, &list);
     return cuda_tuner_make(plan, key, &list);
 }
 
@@ -39,8 +44,8 @@ cod_status cuda_make_convolution(cod_plan *plan)
  * A product with an activation behind it, or a data gradient with an activation's gradient, is one op in this backend:
  * the product with the other op's activation, inputs and outputs at CONV_SLOPE, CONV_GATE, CONV_DSLOPE and
  * CONV_ACTIVATED. So it is tuned as others are. Libraries know linear layers' alone; therefore a convolution is joined
- * where no library is better at it: where it shuffles pixels, or is between a wide and a narrow tensor, or where
- * libraries are not asked.
+ * where no library is better at it, or where a library's needs a kernel behind it anyway: where it shuffles pixels, or
+ * is between a wide and a narrow tensor, or where libraries are not asked.
  */
 
 static void join_ops(cod_op *product, const cod_op *other)

@@ -1,12 +1,16 @@
+#include "cuda/activation.cuh"
+#include "cuda/conv.cuh"
 #include "cuda/walk.cuh"
 
 /*
  * PIXEL_SHUFFLE and PIXEL_UNSHUFFLE: the same moves between a large picture and an r times smaller one, in two
- * directions.
+ * directions. Behind a convolution the first one has an activation, too (conv_shuffled.cu).
  */
 
 struct shuffle_work {
     cuda_view small, large; /**< {N, H, W, C·r²} and {N, rH, rW, C} */
+    cuda_view activated;    /**< as `large`; data NULL = there is no activation */
+    cuda_activation activation;
     int factor;
     bool accumulate;
 };
@@ -28,7 +32,10 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_elements_ke
         const int small_column = (int)split(column, r, &column_in);
         const float value =
             view_load(work.small, small_line * work.small.w + small_column, (channel * r + line_in) * r + column_in);
-        view_store(work.large, pixel, channel, value);
+        if (work.large.data != NULL)
+            view_store(work.large, pixel, channel, value);
+        if (work.activated.data != NULL)
+            view_store(work.activated, pixel, channel, activate(work.activation, value, channel));
     } else {
         const int c = (int)split(split(channel, r, &column_in), r, &line_in);
         const float value = view_load(work.large, (line * r + line_in) * work.large.w + column * r + column_in, c);
@@ -47,8 +54,10 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_ker
     if (pixel >= work.small.pixels)
         return;
     const int64_t line = split(pixel, work.small.w, &x) * R;
-    float values[squared * width], access[width];
+    float values[squared * width], access[width], slope[width];
     lanes_raw<L> before[squared];
+    if (enlarge && work.activated.data != NULL)
+        activation_slopes(work.activation, column * width, slope);
 #pragma unroll
     for (int k = 0; k < squared; k++) { /* which access of the small picture; which pixel of the large one */
         const int64_t large = (line + k / R) * work.large.w + x * R + k % R;
@@ -68,10 +77,16 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_ker
 #pragma unroll
         for (int i = 0; i < width; i++)
             access[i] = values[enlarge ? i * squared + k : k * width + i];
-        if constexpr (enlarge)
-            lanes_store<L>(work.large, large, column * width, access);
-        else
+        if constexpr (!enlarge) {
             lanes_put_on<L>(work.small, pixel, (column * squared + k) * width, access, before[k], work.accumulate);
+        } else {
+            if (work.large.data != NULL)
+                lanes_store<L>(work.large, large, column * width, access);
+            if (work.activated.data == NULL)
+                continue;
+            activate_lanes(work.activation, slope, access);
+            lanes_store<L>(work.activated, large, column * width, access);
+        }
     }
 }
 
@@ -85,6 +100,19 @@ template <int R> static auto vectors_kernel_of(cuda_lanes lanes, bool enlarge) -
                               : shuffle_vectors_kernel<LANES_BF16, R, false>;
 }
 
+/** Where the activation's output is not one of its own, the picture before it is not written. */
+static void describe_activation(const cod_op *op, shuffle_work *work)
+{
+    work->activation = cuda_activation_of(&op->attr, &op->inputs[CONV_SLOPE]);
+    if (work->activation.kind == COD_ACT_NONE)
+        return;
+    work->activated = cuda_view_of(&op->outputs[CONV_ACTIVATED]);
+    if (work->activated.data != nullptr)
+        return;
+    work->activated = work->large;
+    work->large.data = nullptr;
+}
+
 static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_view *large, bool enlarge)
 {
     shuffle_work work = {};
@@ -92,8 +120,10 @@ static cod_status make_shuffle(cod_plan *plan, const cod_view *small, const cod_
     work.large = cuda_view_of(large);
     work.factor = plan->ops[0].attr.factor;
     work.accumulate = plan->ops[0].accumulate;
-    const cuda_view *const views[] = {&work.small, &work.large};
-    const cuda_lanes lanes = cuda_lanes_of(views, 2, false);
+    if (enlarge)
+        describe_activation(plan->ops, &work);
+    const cuda_view *const views[] = {&work.small, &work.large, &work.activated};
+    const cuda_lanes lanes = cuda_lanes_of(views, 3, false);
     if (lanes == LANES_ANY || (work.factor != 2 && work.factor != 3))
         return cuda_plan_launches(plan, work,
                                   {{enlarge ? shuffle_elements_kernel<true> : shuffle_elements_kernel<false>,

@@ -29,6 +29,8 @@ struct cuda_candidate {
     cod_status (*make)(cod_plan *plan, const cuda_candidate *candidate);
     void *source; /**< the maker's, for the life of the device */
     int number;   /**< likewise */
+    /** What makes the convolution alone, where `make` puts a shuffle behind it (conv_shuffled.cu); else NULL. */
+    cod_status (*make_part)(cod_plan *plan, const cuda_candidate *candidate) = nullptr;
 };
 
 enum { CUDA_MOST_CANDIDATES = 64 };
@@ -78,6 +80,16 @@ void cudnn_candidates(const cod_plan *plan, const char *key, cuda_candidates *li
 void cudnn_close(cuda_cudnn *cudnn);
 void cublaslt_candidates(const cod_plan *plan, cuda_candidates *list);
 void cublaslt_close(cuda_cublaslt *cublaslt);
+
+/** Adds candidates for the plan. `key`: of the op, as in cuda_choices. */
+typedef void cuda_lister(const cod_plan *plan, const char *key, cuda_candidates *list);
+/** conv_tune.cu: those of the libraries that are there. */
+cuda_lister conv_library_candidates;
+/**
+ * conv_shuffled.cu: of a convolution that shuffles pixels, those of the convolution without it, `list_parts`, each with
+ * the kernel of PIXEL_SHUFFLE behind it, and with the activation. Names are the parts' own; other ops have none.
+ */
+void conv_shuffled_candidates(const cod_plan *plan, const char *key, cuda_lister *list_parts, cuda_candidates *list);
 
 /**
  * Makes the plan by the fastest of the candidates; the first one is what is taken where nothing can be timed, and

@@ -147,7 +147,15 @@ static void no_faults(const char *what)
     cod_test_assert_none(cod_emulated_faults, "%s", what);
 }
 
-/** The candidates of an op on the GPU, asked as the tuner asks. */
+static void list_own(const cod_plan *plan, const char *, cuda_candidates *list)
+{
+    conv_own_candidates(plan, list);
+}
+
+/**
+ * The candidates of an op on the GPU, asked as the tuner asks; and, as without libraries nothing else would run there,
+ * own convolutions with the shuffle behind them.
+ */
 static void list_candidates(const cod_plan *plan, cuda_candidates *list)
 {
     char key[CUDA_KEY_BYTES];
@@ -157,8 +165,8 @@ static void list_candidates(const cod_plan *plan, cuda_candidates *list)
     *list = {};
     conv_own_candidates(plan, list);
     assert_true(list->count > 0);
-    cudnn_candidates(plan, key, list);
-    cublaslt_candidates(plan, list);
+    conv_library_candidates(plan, key, list);
+    conv_shuffled_candidates(plan, key, list_own, list);
 }
 
 /** Replaces a test's plan, which was made for `op`, by one of the candidate. */

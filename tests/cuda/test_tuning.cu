@@ -125,6 +125,38 @@ TEST_WITH(every_candidate_of_a_joined_convolution_agrees, clean, NULL)
     assert_true(able >= 50);
 }
 
+/**
+ * Convolutions that shuffle pixels: with PReLU behind them, with an activation in them and with none; whole vectors of
+ * channels, single ones, and y with a gap.
+ */
+TEST_WITH(every_candidate_of_a_shuffled_convolution_agrees, clean, NULL)
+{
+    static const struct {
+        cod_test_layer layer;
+        int factor;
+        int64_t gap;
+    } cases[] = {
+        {{2, 6, 5, 16, 64, 3, 1, 1}, 2, 0}, {{1, 4, 7, 8, 72, 3, 1, 1}, 3, 8}, {{1, 5, 4, 12, 48, 3, 1, 1}, 4, 0}};
+    static const cod_activation inside[] = {COD_ACT_NONE, COD_ACT_RELU, COD_ACT_PRELU};
+    uint64_t seed = 1;
+    int able = 0;
+    for (const auto &c : cases) {
+        for (int variant = 0; variant < 5; variant++, seed++) {
+            const cod_dtype dtype = variant < 4 ? COD_BF16 : COD_F32;
+            cod_op op = cod_test_layer_op(&c.layer, COD_OP_CONV2D, {dtype, dtype, 0, c.gap}, c.factor);
+            op.attr.activation = variant < 2 ? COD_ACT_PRELU : inside[variant - 2];
+            if (op.attr.activation == COD_ACT_PRELU)
+                op.inputs[CONV_SLOPE] =
+                    cod_test_view_of(COD_F32, {1, 1, 1, variant == 0 ? 1 : op.outputs[0].shape.c}, 0);
+            if (variant < 2)
+                op.outputs[CONV_ACTIVATED] = op.outputs[0];
+            able += check_candidates(&op, seed);
+        }
+    }
+    printf("    %d candidates of shuffled convolutions\n", able);
+    assert_true(able >= 60);
+}
+
 /* The tuner. */
 
 static const cod_op tuned_op(bool deterministic)
