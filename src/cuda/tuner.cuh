@@ -108,8 +108,9 @@ struct cuda_trial {
     cod_op op;
     cuda_buffer buffer;    /**< all views lie in it */
     size_t outputs, bytes; /**< where outputs begin, and all of it */
-    void *expected;        /**< the outputs' bytes; NULL until the first candidate has run */
-    float *differences;    /**< on the device: of what was compared */
+    /** bytes of the outputs, of the tensors as they are and of a NaN in an input; NULL until a candidate has run */
+    void *expected[2];
+    float *differences; /**< on the device: of what was compared */
     cudaStream_t stream;
     cudaEvent_t begin, end;
 };
@@ -117,8 +118,8 @@ struct cuda_trial {
 COD_MUST_CHECK cod_status cuda_trial_init(cuda_trial *trial, const cod_plan *plan);
 void cuda_trial_clear(cuda_trial *trial);
 /**
- * Runs the candidate, compares what it gives with the first that ran, and times it: three runs to warm up, then
- * recordings of ten, of which the fastest counts, since programs run recorded.
+ * Runs the candidate, compares what it gives with the first that ran, of numbers and then with a NaN among them, and
+ * times it: three runs to warm up, then recordings of ten, of which the fastest counts, since programs run recorded.
  *
  * @return COD_ERR_UNSUPPORTED where it cannot do the op, cannot be recorded, or gives something else
  */
