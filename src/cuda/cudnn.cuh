@@ -1,7 +1,7 @@
 /**
  * @file
- * Convolutions by cuDNN's graph API: an op as cuDNN's descriptors (cudnn_graph.cu), and the engines that can run it
- * (cudnn_engine.cu). Only where COD_HAVE_CUDNN is set.
+ * Convolutions by cuDNN's graph API: an op as cuDNN's descriptors (cudnn_graph.cu), the engines that can run it
+ * (cudnn_engine.cu), and making them ready (cudnn_build.cu). Only where COD_HAVE_CUDNN is set.
  */
 #ifndef COD_CUDA_CUDNN_CUH
 #define COD_CUDA_CUDNN_CUH
@@ -62,6 +62,20 @@ struct cudnn_engine {
     cudnnBackendDescriptor_t config;
     cudnnBackendDescriptor_t plan; /**< NULL until cudnn_engine_build() */
     int64_t workspace_bytes;       /**< once built */
+    char *built;                   /**< the plan as text, of cudnn_engines_build_ahead(); NULL = there is none */
+    size_t built_bytes;
+};
+
+/** What became of an engine that the heuristics named: taken, or the first rule that speaks against it. */
+enum cudnn_rule {
+    CUDNN_TAKEN,
+    CUDNN_LISTED_BEFORE,
+    CUDNN_UNREADABLE,
+    CUDNN_NOT_DETERMINISTIC,
+    CUDNN_SHORT_SUMS, /**< of less than f32 */
+    CUDNN_TRANSFORMS, /**< FFT, Winograd */
+    CUDNN_ROUNDS_F32, /**< to TF32 or less */
+    CUDNN_RULES
 };
 
 /** The engines for an op; equal ops share one. */
@@ -71,6 +85,7 @@ struct cudnn_shape {
     cudnn_bag bag;
     cudnn_engine engines[CUDNN_MOST_ENGINES];
     int count;
+    int offered[CUDNN_RULES]; /**< how many, by what became of them */
 };
 
 /**
@@ -78,16 +93,34 @@ struct cudnn_shape {
  * sums differ from ours in their order alone (no TF32, no transforms, no sums of less than f32). Without engines the
  * list is empty.
  *
- * @param wanted    name of the engine that will be taken: no further heuristics are asked once it is listed, as that
- *                  takes time in each process; NULL = all are
+ * @param wanted    name of the engine that will be taken: it is made from its name and alone in the list, since
+ *                  heuristics take time in each process; where this cuDNN cannot make it, all are listed. NULL = all are
  * @param[out] out  new; cudnn_shape_destroy()
  */
 COD_MUST_CHECK cod_status cudnn_shape_create(const cudnn_calls *calls, const cudnn_target *target, const cod_op *op,
                                              const char *key, const char *wanted, cudnn_shape **out);
 void cudnn_shape_destroy(cudnn_shape *shape);
 
+/** "12 engines: 5 taken, 4 listed before, 3 not deterministic": what the heuristics offered. */
+void cudnn_shape_describe(const cudnn_shape *shape, char *text, size_t bytes);
+
+/** Sets one of the two attributes, whichever the target has. */
+void cudnn_set_target(cudnn_bag *bag, cudnnBackendDescriptor_t descriptor, const cudnn_target *target,
+                      cudnnBackendAttributeName_t handle, cudnnBackendAttributeName_t properties);
+
 /** Makes the engine ready to run, which may take seconds. */
 COD_MUST_CHECK cod_status cudnn_engine_build(cudnn_shape *shape, const cudnn_target *target, int number);
+/**
+ * Builds the shape's engines on several threads, so that cudnn_engine_build() has little left to do. Each thread has a
+ * handle of its own, because cuDNN's may not be shared, and leaves the plan as text, from which one for another handle
+ * is made. Engines that cannot be built or written so are left as they are.
+ *
+ * @param op       the shape's
+ * @param ordinal  the GPU; -1 = there is none, only `target->properties`
+ * @param seconds  no further engine is begun after them
+ */
+void cudnn_engines_build_ahead(cudnn_shape *shape, const cod_op *op, const cudnn_target *target, int ordinal,
+                               double seconds);
 
 /** What a device keeps of cuDNN. */
 struct cuda_cudnn {

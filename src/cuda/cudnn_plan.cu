@@ -142,14 +142,29 @@ static cod_status make_by_engine(cod_plan *plan, const cuda_candidate *candidate
     return bind_addresses(plan, state->parts.workspace);
 }
 
+/** Seconds after which no further engine is built ahead; the others are built when they are tried. */
+static const double build_ahead_s = 3;
+
+static void describe_shape(const cod_plan *plan, const cudnn_shape *shape)
+{
+    char text[256];
+    cudnn_shape_describe(shape, text, sizeof text);
+    cod_log_debug("cuda: cuDNN offers for %s '%s' %s", cod_op_kind_name(plan->ops[0].kind),
+                  plan->ops[0].name != nullptr ? plan->ops[0].name : "", text);
+}
+
 static cod_status shape_of(const cod_plan *plan, const char *key, cudnn_shape **out)
 {
     cuda_cudnn *cudnn = cudnn_of(plan->device);
     for (*out = cudnn->shapes; *out != nullptr; *out = (*out)->next)
         if (strcmp((*out)->key, key) == 0)
             return COD_OK;
-    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, plan->ops, key,
-                               cuda_choices_find(plan->device->tuner->choices, key), out));
+    const cuda_tuner *tuner = plan->device->tuner;
+    const char *wanted = cuda_choices_find(tuner->choices, key);
+    COD_TRY(cudnn_shape_create(cudnn->calls, &cudnn->target, plan->ops, key, wanted, out));
+    describe_shape(plan, *out);
+    if (wanted == nullptr && tuner->spent_s < tuner->budget_s)
+        cudnn_engines_build_ahead(*out, plan->ops, &cudnn->target, plan->device->ordinal, build_ahead_s);
     (*out)->next = cudnn->shapes;
     cudnn->shapes = *out;
     return COD_OK;

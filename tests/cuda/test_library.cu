@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 
 extern "C" {
+#include "core/trace.h"
 #include "support/test.h" /* last: cmocka defines `fail` */
 }
 
@@ -124,8 +125,6 @@ TEST(ops_that_do_not_fit_are_named)
     assert_fails(COD_ERR_UNSUPPORTED, "no convolution", cudnn_fits(&op));
 }
 
-static int fewer; /**< shapes of which one engine was listed without asking for all */
-
 /** The descriptor of a GPU that is not there; false where this cuDNN does not know such. */
 static bool describe_h100(cudnn_bag *bag, cudnn_target *target)
 {
@@ -156,19 +155,46 @@ static void check_notes(cudnn_bag *bag, const cudnn_shape *shape, cod_dtype dtyp
     }
 }
 
-/** A list for one engine has the others before it, and ends with the heuristics that name it. */
+/** Engines are made from their names, without heuristics. */
 static void check_wanted(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, const cudnn_shape *all)
 {
-    const int last = all->count - 1;
-    cudnn_shape *few = nullptr, *same = nullptr;
-    assert_ok(cudnn_shape_create(bag->calls, target, op, "key", all->engines[0].name, &few));
-    assert_ok(cudnn_shape_create(bag->calls, target, op, "key", all->engines[last].name, &same));
-    assert_string_equal(few->engines[0].name, all->engines[0].name);
-    assert_in_range(few->count, 1, all->count);
-    assert_string_equal(same->engines[last].name, all->engines[last].name);
-    fewer += few->count < all->count;
-    cudnn_shape_destroy(few);
-    cudnn_shape_destroy(same);
+    enum { STEP = 3 };
+    for (int i = 0; i < all->count; i += STEP) {
+        cudnn_shape *shape = nullptr;
+        assert_ok(cudnn_shape_create(bag->calls, target, op, "key", all->engines[i].name, &shape));
+        assert_int_equal(shape->count, 1);
+        assert_string_equal(shape->engines[0].name, all->engines[i].name);
+        assert_int_equal(shape->engines[0].rounded_bias, all->engines[i].rounded_bias);
+        assert_int_equal(shape->offered[CUDNN_TAKEN], 0); /* nothing was asked */
+        cudnn_shape_destroy(shape);
+    }
+}
+
+/** A name that this cuDNN does not know is answered with all engines. */
+static void check_unknown(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, int all)
+{
+    static const char *const names[] = {"cudnn-e99999", "cudnn-e", "cudnn-e0-k3", "own-64x64", "cudnn-b16-e99999"};
+    for (const char *name : names) {
+        cudnn_shape *shape = nullptr;
+        assert_ok(cudnn_shape_create(bag->calls, target, op, "key", name, &shape));
+        assert_int_equal(shape->count, all);
+        cudnn_shape_destroy(shape);
+    }
+}
+
+/** All that is offered is counted once, and what is taken is what is listed. */
+static void check_offer(const cudnn_shape *shape)
+{
+    char text[256], expected[64];
+    int all = 0;
+    for (int count : shape->offered)
+        all += count;
+    assert_int_equal(shape->offered[CUDNN_TAKEN], shape->count);
+    assert_int_equal(shape->offered[CUDNN_UNREADABLE], 0);
+    cudnn_shape_describe(shape, text, sizeof text);
+    snprintf(expected, sizeof expected, "%d engines: %d taken", all, shape->count);
+    assert_int_equal(strncmp(text, expected, strlen(expected)), 0);
+    printf("    %s\n", text);
 }
 
 /** @param build  how many engines are made ready, too, which takes time */
@@ -189,6 +215,7 @@ static int list(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, in
         assert_true(shape->engines[i].workspace_bytes >= 0);
     }
     const int count = shape->count;
+    check_offer(shape);
     if (count > 0)
         check_wanted(bag, target, op, shape);
     printf("    %s %s%s: %d engines, %d of them with a bias in bf16; the first: %s\n", cod_op_kind_name(op->kind),
@@ -220,13 +247,56 @@ TEST(engines_are_listed_for_a_gpu_that_is_not_there)
         assert_true(list(&bag, &target, &relu, number == 0 ? 1 : 0) > 0);
         assert_true(list(&bag, &target, &data, 0) > 0);
         assert_true(list(&bag, &target, &added, number == 0 ? 1 : 0) > 0);
+        if (number == 0)
+            check_unknown(&bag, &target, &data, list(&bag, &target, &data, 0));
         list(&bag, &target, &weights, 0); /* with f32 dw: compiled at run time, if at all */
     }
     for (int kind = COD_OP_CONV2D; kind <= COD_OP_CONV2D_BACKWARD_WEIGHTS; kind++) {
         const cod_op op = convolution(layers[0], static_cast<cod_op_kind>(kind), COD_F32, PLAIN);
         assert_true(list(&bag, &target, &op, 2) > 0);
     }
-    assert_true(fewer > 0);
+    cudnn_bag_clear(&bag);
+}
+
+/** Plans that threads left as text become plans, with the workspaces of those that are made at once. */
+TEST(engines_are_built_on_several_threads)
+{
+    cudnn_bag bag = {cudnn_library(), nullptr, 0, 0, COD_OK};
+    cudnn_target target;
+    if (!describe_h100(&bag, &target)) {
+        printf("    %s\n", cod_error_message());
+        cudnn_bag_clear(&bag);
+        skip();
+    }
+    const cod_op op = convolution(layers[1], COD_OP_CONV2D, COD_BF16, ACTIVATED);
+    cudnn_shape *apart = nullptr, *together = nullptr;
+    int texts = 0;
+    assert_ok(cudnn_shape_create(bag.calls, &target, &op, "key", nullptr, &apart));
+    assert_ok(cudnn_shape_create(bag.calls, &target, &op, "key", nullptr, &together));
+    double begin = cod_clock_s();
+    cudnn_engines_build_ahead(together, &op, &target, -1, 0);
+    for (int i = 0; i < together->count; i++)
+        assert_null(together->engines[i].built); /* no time for any */
+    cudnn_engines_build_ahead(together, &op, &target, -1, 30);
+    const double ahead_s = cod_clock_s() - begin;
+    for (int i = 0; i < together->count; i++)
+        texts += together->engines[i].built != nullptr;
+    begin = cod_clock_s();
+    for (int i = 0; i < together->count; i++)
+        assert_ok(cudnn_engine_build(together, &target, i));
+    const double restored_s = cod_clock_s() - begin;
+    begin = cod_clock_s();
+    for (int i = 0; i < apart->count; i++) {
+        assert_ok(cudnn_engine_build(apart, &target, i));
+        assert_non_null(together->engines[i].plan);
+        assert_null(together->engines[i].built);
+        assert_int_equal(together->engines[i].workspace_bytes, apart->engines[i].workspace_bytes);
+    }
+    printf("    %d of %d engines as text: %.2f s, made of it in %.2f s; one after another: %.2f s\n", texts,
+           together->count, ahead_s, restored_s, cod_clock_s() - begin);
+    assert_true(texts > 0);
+    cudnn_shape_destroy(apart);
+    cudnn_shape_destroy(together);
     cudnn_bag_clear(&bag);
 }
 
