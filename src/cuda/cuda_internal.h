@@ -105,9 +105,17 @@ template <typename A, typename B> static constexpr auto cuda_divide_up(A a, B b)
 
 cod_status cuda_status(cudaError_t error, const char *call, const char *file, int line);
 
-/** The stream of a queue, or of the default queue. */
+/**
+ * Makes the device the calling thread's. Until a thread says otherwise that is GPU 0, and CUDA's runtime allocates on
+ * the thread's device and launches into streams of that device alone. Functions of the backend that do either call it,
+ * most of them by cuda_stream().
+ */
+void cuda_use(const cod_device *device);
+
+/** The stream of a queue, or of the default queue, for work that the calling thread is about to queue. */
 static inline cudaStream_t cuda_stream(const cod_device *device, const cod_queue *queue)
 {
+    cuda_use(device);
     return queue != nullptr ? queue->stream : device->stream;
 }
 

@@ -111,6 +111,15 @@ static bool can_chain(const cudaDeviceProp *properties)
            runtime >= LEAST_CHAINED_CUDA;
 }
 
+/** GPU that cuda_use() or device_open() made the thread's. */
+static thread_local int used_ordinal;
+
+void cuda_use(const cod_device *device)
+{
+    if (used_ordinal != device->ordinal && cudaSetDevice(device->ordinal) == cudaSuccess)
+        used_ordinal = device->ordinal;
+}
+
 static cod_status device_open(const cod_device_options *options, cod_device **out)
 {
     int count = 0;
@@ -120,6 +129,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     const int ordinal = options != nullptr ? options->ordinal % count : 0;
     COD_TRY(COD_CUDA(cudaGetDeviceProperties(&properties, ordinal)));
     COD_TRY(COD_CUDA(cudaSetDevice(ordinal)));
+    used_ordinal = ordinal;
     COD_TRY(check_architecture(ordinal, &properties));
     cod_device *device = static_cast<cod_device *>(calloc(1, sizeof *device));
     COD_REQUIRE_MEMORY(device);
@@ -167,8 +177,9 @@ static bool device_supports(cod_device *, cod_dtype activation)
     return activation == COD_F32 || activation == COD_BF16 || activation == COD_S8 || activation == COD_U8;
 }
 
-static cod_status device_memory(cod_device *, size_t *free_bytes, size_t *total_bytes)
+static cod_status device_memory(cod_device *device, size_t *free_bytes, size_t *total_bytes)
 {
+    cuda_use(device);
     return COD_CUDA(cudaMemGetInfo(free_bytes, total_bytes));
 }
 
@@ -194,6 +205,7 @@ static cod_status memory_allocate(size_t bytes, void **out)
 cod_status cuda_memory_create(cod_device *device, size_t bytes, void **out)
 {
     void *memory = nullptr;
+    cuda_use(device);
     cuda_chain_end(device);
     COD_TRY(memory_allocate(bytes, &memory));
     cod_status status = COD_CUDA(cudaMemsetAsync(memory, 0, bytes, device->stream));
@@ -243,14 +255,16 @@ static void buffer_destroy(cod_device *device, cod_buffer *base)
 
 static void *buffer_address(cod_device *device, cod_buffer *base)
 {
-    cudaSetDevice(device->ordinal);
+    if (cudaSetDevice(device->ordinal) == cudaSuccess) /* whatever a library made the thread's meanwhile */
+        used_ordinal = device->ordinal;
     return reinterpret_cast<cuda_buffer *>(base)->memory;
 }
 
-static cod_status host_buffer_create(cod_device *, size_t bytes, cod_buffer **out)
+static cod_status host_buffer_create(cod_device *device, size_t bytes, cod_buffer **out)
 {
     cuda_buffer *buffer = static_cast<cuda_buffer *>(calloc(1, sizeof *buffer));
     COD_REQUIRE_MEMORY(buffer);
+    cuda_use(device);
     const cod_status status = COD_CUDA(cudaHostAlloc(&buffer->memory, bytes > 0 ? bytes : 1, cudaHostAllocDefault));
     if (status != COD_OK) {
         free(buffer);
@@ -340,6 +354,7 @@ static cod_status copy(cod_device *device, cod_queue *queue, cod_buffer *target,
 
 cod_status cuda_memory_write(cod_device *device, void *target, const void *source, size_t bytes)
 {
+    cuda_use(device);
     cuda_chain_end(device);
     COD_TRY(COD_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, device->stream)));
     return COD_CUDA(cudaStreamSynchronize(device->stream));

@@ -173,6 +173,7 @@ static cod_status average_start(cod_collective *collective, cod_buffer *buffer, 
     COD_REQUIRE(buffer->host == nullptr, "NCCL averages memory of a device, not of the host");
     float *values =
         reinterpret_cast<float *>(static_cast<char *>(reinterpret_cast<cuda_buffer *>(buffer)->memory) + offset);
+    cuda_use(c->device);
     COD_TRY(take_reduction(c, &r));
     cod_status status = COD_OK;
     if (ready != nullptr)
@@ -221,6 +222,7 @@ cod_status nccl_create(cod_device *device, const unsigned char name[COD_COLLECTI
     c->calls = calls;
     c->device = device;
     memcpy(id.bytes, name, sizeof id);
+    cuda_use(device);
     cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
     if (status == COD_OK) {
         const nccl_result result = calls->comm_init_rank(&c->comm, size, id, rank);

@@ -142,6 +142,7 @@ cod_status cuda_plan_create(cod_device *device, const cod_op *ops, size_t count,
 {
     cod_plan *plan = static_cast<cod_plan *>(calloc(1, sizeof *plan));
     COD_REQUIRE_MEMORY(plan);
+    cuda_use(device); /* kernels are allowed shared memory on the thread's device */
     plan->device = device;
     plan->count = count;
     snprintf(plan->label, sizeof plan->label, "%s %s", what, ops->name != nullptr ? ops->name : "");

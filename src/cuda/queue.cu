@@ -1,5 +1,6 @@
 #include "cuda/cuda_internal.h"
 
+#include <chrono>
 #include <cstdlib>
 
 cod_status cuda_queue_create(cod_device *device, cod_queue **out)
@@ -7,6 +8,7 @@ cod_status cuda_queue_create(cod_device *device, cod_queue **out)
     cod_queue *queue = static_cast<cod_queue *>(calloc(1, sizeof *queue));
     COD_REQUIRE_MEMORY(queue);
     queue->device = device;
+    cuda_use(device);
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&queue->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {
         free(queue);
@@ -31,6 +33,7 @@ cod_status cuda_event_create(cod_device *device, cod_event **out)
     cod_event *event = static_cast<cod_event *>(calloc(1, sizeof *event));
     COD_REQUIRE_MEMORY(event);
     event->device = device;
+    cuda_use(device);
     const cod_status status =
         COD_CUDA(cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming | cudaEventBlockingSync));
     if (status != COD_OK) {
@@ -62,9 +65,19 @@ cod_status cuda_event_query(cod_event *event, bool *reached)
     return error == cudaErrorNotReady ? COD_OK : COD_CUDA(error);
 }
 
+/**
+ * Asks for a while before it sleeps: a sleeping thread wakes tens of microseconds after its event, which is long for
+ * steps of 100 us.
+ */
 cod_status cuda_event_wait(cod_event *event)
 {
-    return COD_CUDA(cudaEventSynchronize(event->event));
+    static const auto awake = std::chrono::microseconds(100);
+    const auto begin = std::chrono::steady_clock::now();
+    cudaError_t error;
+    do
+        error = cudaEventQuery(event->event);
+    while (error == cudaErrorNotReady && std::chrono::steady_clock::now() - begin < awake);
+    return error == cudaErrorNotReady ? COD_CUDA(cudaEventSynchronize(event->event)) : COD_CUDA(error);
 }
 
 cod_status cuda_queue_wait(cod_queue *queue, cod_event *event)
