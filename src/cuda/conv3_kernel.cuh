@@ -147,11 +147,12 @@ static __device__ __forceinline__ void tile_compute(const conv3_work &work, cons
 /**
  * Asks L2 for what a gradient reads of a tile that the forward pass made: it was written long ago, and memory is slower
  * than this kernel. The gradients that it reads come from the launches before, so they are in L2. Blocks of the same
- * tiles and other columns leave it to the first ones.
+ * tiles and other columns leave it to the first ones. Products in fp16 leave no registers for it.
  */
 template <int STORE>
 static __device__ __forceinline__ void tile_ahead(const conv3_work &work, int number, int thread, int threads)
 {
+#if !WARP_OLDER
     if (number >= work.tiles || blockIdx.y > 0)
         return;
     const conv3_tile tile = tile_at(work, number);
@@ -159,6 +160,7 @@ static __device__ __forceinline__ void tile_ahead(const conv3_work &work, int nu
         tile_prefetch(work, tile, work.load.second, work.channels, thread, threads);
     if (STORE == CONV3_REDUCE)
         tile_prefetch(work, tile, work.store.x, work.outputs, thread, threads);
+#endif
 }
 
 /** WARPS_M x WARPS_N warps of MT·16 pixels x NT·8 columns each are a group. CHANNELS: 0 = those of the work. */
