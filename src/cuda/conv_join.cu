@@ -37,6 +37,8 @@ __global__ void __launch_bounds__(CUDA_THREADS) join_kernel(const conv_join s, u
             for (int e = 0; e < WIDTH; e++)
                 sums[e] += added[e];
         }
+        if (number + (unsigned)grid_step() >= count)
+            chain_release();
         if (s.accumulate) {
             float before[WIDTH];
             load_floats<WIDTH>(dw, before);

@@ -28,6 +28,8 @@ __global__ void __launch_bounds__(CUDA_THREADS) gate_mask_kernel(const cuda_gate
         unsigned byte = 0;
         for (int i = 0; i < 8; i++)
             byte |= y[i] > 0 ? 1u << i : 0;
+        if (item + grid_step() >= gate.rows * bytes)
+            chain_release();
         gate.bits[item] = (unsigned char)byte;
     }
 }
@@ -45,6 +47,8 @@ __global__ void __launch_bounds__(CUDA_THREADS) gate_apply_kernel(const cuda_gat
         load_row8(gate.target, row, channel, values);
         for (int i = 0; i < 8; i++)
             values[i] = activation_gate(y[i], values[i], gate.leak);
+        if (item + grid_step() >= gate.rows * groups)
+            chain_release();
         if (gate.target.wide) {
             store8(gate.target, at, values);
             continue;

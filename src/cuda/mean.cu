@@ -26,7 +26,6 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
             for (int i = 0; i < lanes_width<L>; i++)
                 sums[0][i] += x[i];
         });
-    chain_release();
     write_columns<1, lanes_width<L>>(work.sums, walk, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         grid_totals(work.sums, gridDim.x);

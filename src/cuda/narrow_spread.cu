@@ -239,16 +239,16 @@ template <int F, int KS> constexpr int spread_threads = F *KS == 18 ? 12 * WARP_
 template <int F, int KS, int NT>
 __global__ void __launch_bounds__(spread_threads<F, KS>) spread_kernel(const narrow_spread p)
 {
-    chain_wait();
     uint32_t *lines = shared_memory<uint32_t>();
     const int lane = (int)threadIdx.x % WARP_LANES, slice = (int)threadIdx.x / WARP_LANES;
-    const spread_part part = part_of<F, KS>(p);
     mma_rows weights[F][KS];
 #pragma unroll
     for (int i = 0; i < F * KS; i++) {
-        const bytes16 fragment = p.packed[(slice * F * KS + i) * WARP_LANES + lane];
+        const bytes16 fragment = load16_ahead(&p.packed[(slice * F * KS + i) * WARP_LANES + lane]);
         weights[i / KS][i % KS] = mma_rows_of(fragment.words);
     }
+    chain_wait();
+    const spread_part part = part_of<F, KS>(p);
     float sums[F][NT][4] = {}; /* zeros again after each unit */
     float dslope[2] = {};
     const int units = (int)narrow_units(p.cut);
@@ -259,6 +259,7 @@ __global__ void __launch_bounds__(spread_threads<F, KS>) spread_kernel(const nar
         block_sync();
         spread_unit<F, KS, NT>(sums, weights, p, part, unit, lines, dslope);
     }
+    chain_release();
     if (p.store.slopes.dslope != NULL)
         sum_slopes(p.store.slopes, part.channel, dslope);
 }

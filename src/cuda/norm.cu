@@ -96,7 +96,6 @@ template <cuda_lanes L> __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLO
                 sums[1][i] += apart * apart;
             }
         });
-    chain_release();
     write_moments<lanes_width<L>>(work, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         finish_moments(work);

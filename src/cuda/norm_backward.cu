@@ -75,7 +75,6 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) norm_gradient_sums_
             if (work.g.data != NULL)
                 lanes_store<L>(work.g, pixel, part.channel, g);
         });
-    chain_release();
     write_columns<KINDS, lanes_width<L>>(work.sums, walk, block_columns(sums, walk));
     if (block_is_last(work.sums.ticket))
         finish_gradients(work);

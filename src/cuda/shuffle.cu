@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(CUDA_THREADS, CUDA_BLOCKS) shuffle_vectors_ker
         for (int i = 0; i < width; i++)
             values[enlarge ? k * width + i : i * squared + k] = access[i];
     }
+    chain_release();
 #pragma unroll
     for (int k = 0; k < squared; k++) {
         const int64_t large = (line + k / R) * work.large.w + x * R + k % R;

@@ -204,6 +204,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS) optimiser_kernel(optimiser_wor
     const optimiser_step step = step_of(work);
     for (int64_t i = grid_first(); i < work.walk.vectors; i += grid_step())
         move_vector(work, step, work.walk.head + i * LANES);
+    chain_release();
     for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step())
         move_element(work, step, lone_element(work.walk, i));
     for (int64_t i = grid_first(); i < work.state_count; i += grid_step())
@@ -271,6 +272,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS) ema_kernel(ema_work work)
         read4(work.param, work.walk.head + i * LANES, param);
         average_vector(work.average, work.walk.head + i * LANES, keep, param);
     }
+    chain_release();
     for (int64_t i = grid_first(); lone_element(work.walk, i) < work.walk.count; i += grid_step()) {
         const int64_t at = lone_element(work.walk, i);
         work.average[at] = averaged(keep, work.average[at], work.param[at]);

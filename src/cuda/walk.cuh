@@ -80,7 +80,7 @@ template <cuda_lanes L> static __device__ __forceinline__ walk_part walk_begin(c
 
 /**
  * Goes over a thread's pixels, IN_FLIGHT at a time: all of them are read, by `read(pixel)`, before the first is used,
- * by `use(pixel, what was read)`.
+ * by `use(pixel, what was read)`. When the last ones are read, the next launch may start: what is left is to store.
  */
 template <int IN_FLIGHT, typename R, typename U>
 static __device__ __forceinline__ void walk_pixels(const cuda_walk &walk, const walk_part &part, R read, U use)
@@ -94,6 +94,8 @@ static __device__ __forceinline__ void walk_pixels(const cuda_walk &walk, const 
                 break;
             held[u] = read(first + u * step);
         }
+        if (first + IN_FLIGHT * step >= part.end)
+            chain_release();
 #pragma unroll
         for (int u = 0; u < IN_FLIGHT; u++) {
             if (first + u * step >= part.end)

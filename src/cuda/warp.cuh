@@ -247,6 +247,12 @@ static __device__ __forceinline__ void copy16_ahead_start(void *target, const vo
     copy16_start(target, source, bytes);
 }
 
+/** Reads 16 bytes of such memory, at a 16-byte boundary. */
+static __device__ __forceinline__ bytes16 load16_ahead(const bytes16 *source)
+{
+    return *source;
+}
+
 /** Ends a group of copies of this thread. */
 static __device__ __forceinline__ void copy_commit()
 {

@@ -22,6 +22,8 @@ void cod_emulated_together(const char *name, const void *in, size_t in_bytes, vo
                            void (*act)(const unsigned char *in, unsigned char *out));
 void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, bool ahead);
 void cod_emulated_chain_wait();
+void cod_emulated_forbid_memory(bool forbid);
+bool cod_emulated_memory_forbidden();
 void cod_emulated_copy_commit();
 void cod_emulated_copy_wait(int under_way);
 void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
@@ -186,6 +188,15 @@ static inline void copy16_ahead_start(void *target, const void *source, unsigned
     if (cod_emulated_capability() < 80)
         return older_copy16(target, source, bytes);
     cod_emulated_copy_start(target, source, bytes, true);
+}
+
+static inline bytes16 load16_ahead(const bytes16 *source)
+{
+    const bool forbidden = cod_emulated_memory_forbidden();
+    cod_emulated_forbid_memory(false);
+    const bytes16 value = *source;
+    cod_emulated_forbid_memory(forbidden);
+    return value;
 }
 
 static inline void copy_commit()
