@@ -67,6 +67,11 @@ void *cod_emulated_shared()
     return run.shared;
 }
 
+size_t cod_emulated_shared_bytes()
+{
+    return run.shared_bytes;
+}
+
 void cod_emulated_where(char *text, size_t bytes)
 {
     char name[320], thread[128] = "";
@@ -80,18 +85,24 @@ void cod_emulated_where(char *text, size_t bytes)
     snprintf(text, bytes, ", in %s%s", thread, name);
 }
 
-static void wait_for(const meeting *m, const char *at)
+void cod_emulated_wait_change(const uint64_t *counter, const char *at)
 {
     thread_state *thread = self();
-    thread->waits_for = &m->times;
-    thread->seen = m->times;
+    thread->waits_for = counter;
+    thread->seen = *counter;
     thread->at = at;
     cod_fibre_yield();
     thread->waits_for = nullptr;
 }
 
+static void wait_for(const meeting *m, const char *at)
+{
+    cod_emulated_wait_change(&m->times, at);
+}
+
 static void open_block_barrier()
 {
+    cod_emulated_wgmma_barrier();
     run.block.arrived = 0;
     run.block.times++;
 }
@@ -403,6 +414,7 @@ void cod_emulated_act_load_transposed(const unsigned char *in, unsigned char *ou
 static void end_thread()
 {
     thread_state *thread = self();
+    cod_emulated_wgmma_thread_end();
     thread->done = true;
     run.alive--;
     if (run.chained && !thread->chain_waited)
@@ -463,6 +475,7 @@ static void start_threads(dim3 block)
     }
     for (unsigned i = 0; i < run.count / LANES; i++)
         run.warps[i].arrived = 0;
+    cod_emulated_wgmma_block_begin();
     run.block.arrived = run.chain.arrived = 0;
     for (meeting &part : run.parts)
         part.arrived = 0;

@@ -31,6 +31,8 @@ void cod_emulated_aligned(const void *address, size_t boundary, const char *what
  * Of the GPU that is played, 10·major + minor. From 8.0 on it has all instructions, at 7.5 those that load matrices.
  */
 int cod_emulated_capability();
+/** Of this thread, which products of its warpgroup may have among their operands. */
+void cod_emulated_wgmma_registers_written();
 
 struct cod_emulated_mma {
     float d[4];
@@ -165,6 +167,7 @@ static inline void load_matrix4(uint32_t (&r)[4], const void *row)
     cod_emulated_aligned(row, 16, "load_matrix4");
     if (cod_emulated_capability() < 75)
         return older_load_matrix4(r, row);
+    cod_emulated_wgmma_registers_written();
     cod_emulated_together("load_matrix4", &row, sizeof row, r, sizeof r, cod_emulated_act_load);
 }
 
@@ -173,6 +176,7 @@ static inline void load_matrix4_transposed(uint32_t (&r)[4], const void *row)
     cod_emulated_aligned(row, 16, "load_matrix4_transposed");
     if (cod_emulated_capability() < 75)
         return older_load_matrix4_transposed(r, row);
+    cod_emulated_wgmma_registers_written();
     cod_emulated_together("load_matrix4_transposed", &row, sizeof row, r, sizeof r, cod_emulated_act_load_transposed);
 }
 

@@ -1,13 +1,13 @@
 /**
  * @file
- * In place of the trial kernels' own common.cuh: what they ask of the hardware, by src/cuda/warp.cuh on the emulated
- * GPU. The trials ran on an H100 and were right, so that they come out right here only where the emulated instructions
- * do what the hardware's do. A shared-memory address is the number of bytes from the block's first.
+ * In place of the trial kernels' own common.cuh: what they ask of the hardware, by src/cuda/warp.cuh and wgmma.cuh on
+ * the emulated GPU. The trials ran on an H100 and were right, so that they come out right here only where the emulated
+ * instructions do what the hardware's do. A shared-memory address is the number of bytes from the block's first.
  */
 #ifndef COD_TESTS_CUDA_LAB_COMMON_CUH
 #define COD_TESTS_CUDA_LAB_COMMON_CUH
 
-#include "cuda/warp.cuh"
+#include "cuda/wgmma.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -98,6 +98,19 @@ static inline void copy16_or_zeros(uint32_t target, const void *source, int byte
 static inline void copy16_async(uint32_t target, const void *source)
 {
     copy16_or_zeros(target, source, 16);
+}
+static inline void wgmma64(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b)
+{
+    wgmma_bf16(d, a, b);
+}
+static inline void proxy_fence()
+{
+    wgmma_writes_fence();
+}
+template <int under_way> static inline void wgmma_commit_wait()
+{
+    wgmma_commit();
+    wgmma_wait<under_way>();
 }
 static inline uint32_t pack2(float low, float high)
 {

@@ -146,11 +146,13 @@ TEST(tail_comes_out_right)
 
 enum { TRUNK_SIDE = C_S, TRUNK_PIXELS = TRUNK_SIDE * TRUNK_SIDE, TRUNK_VALUES = TRUNK_PIXELS * 64 };
 
-__global__ void trunk_pack(const float *w, bf16 *packed, bool back)
+/** `wide`: for products of warpgroups. */
+__global__ void trunk_pack(const float *w, bf16 *packed, bool back, bool wide)
 {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), k = conv3_channel(i / 576), rs = i % 576 / 64,
               c = i % 64;
-    packed[i] = __float2bfloat16(back ? w[(c * 9 + 8 - rs) * 64 + k] : w[(k * 9 + rs) * 64 + c]);
+    packed[wide ? (i % 576 / 8 * 64 + i / 576) * 8 + i % 8 : i] =
+        __float2bfloat16(back ? w[(c * 9 + 8 - rs) * 64 + k] : w[(k * 9 + rs) * 64 + c]);
 }
 
 /** Sums over the pixels of a and of a·b, by channel, as f64 and on the device. */
@@ -203,7 +205,7 @@ template <int LOAD, int STORE, int WM, int WN> static void check_trunk(const tru
     float *out_sums = zeros(129);
     const bool back = LOAD == LOAD_BACK;
     ConvArgs a = {};
-    launch(trunk_pack, 144, 256, 0, t.w, t.packed, back);
+    launch(trunk_pack, 144, 256, 0, t.w, t.packed, back, WN < 0);
     a.t1 = t.t1, a.t2 = t.t2, a.w = t.packed, a.saved = saved, a.out = out;
     a.sum = back ? t.s2.device : t.s1.device, a.g_sum = t.crossed.device, a.gamma = a.e_gamma = t.gamma,
     a.beta = a.e_beta = t.beta;
@@ -258,6 +260,17 @@ TEST(trunk_comes_out_right)
     check_trunk<LOAD_SKIP, STORE_STATS, 4, 2>(t, "skip");
     check_trunk<LOAD_BACK, STORE_PRELU_BACK, 2, 4>(t, "back, PReLU");
     check_trunk<LOAD_BACK, STORE_SKIP_BACK, 4, 2>(t, "back, skip");
+}
+
+/** The same by products of warpgroups, whose weights have another order in memory. */
+TEST(trunk_of_warpgroups_comes_out_right)
+{
+    const trunk t;
+    t.slope[0] = 0.2f;
+    check_trunk<LOAD_PLAIN, STORE_STATS, 1, -1>(t, "plain");
+    check_trunk<LOAD_ACT, STORE_STATS, 3, -1>(t, "activation");
+    check_trunk<LOAD_SKIP, STORE_STATS, 3, -3>(t, "skip");
+    check_trunk<LOAD_BACK, STORE_PRELU_BACK, 3, -3>(t, "back, PReLU");
 }
 
 TEST(trunk_gradients_come_out_right)
