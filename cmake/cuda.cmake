@@ -70,6 +70,10 @@ target_compile_options(cod_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xc
 # A GPU that no code was compiled for is told what there is.
 list(JOIN CMAKE_CUDA_ARCHITECTURES ", " cuda_architectures)
 set_source_files_properties(src/cuda/device.cu PROPERTIES COMPILE_DEFINITIONS "COD_CUDA_ARCHITECTURES=\"${cuda_architectures}\"")
+# Hopper runs its own instructions where its code is that for 90a, which it is for sure where none for 90 is beside it.
+if(cuda_architectures MATCHES "90a" AND NOT cuda_architectures MATCHES "90(-|,|$)")
+    set_source_files_properties(src/cuda/conv3_wgmma.cu PROPERTIES COMPILE_DEFINITIONS COD_CUDA_HOPPER)
+endif()
 
 # cuDNN, cuBLASLt and NCCL are loaded when they are needed; only their headers are looked for here, which of NCCL's only tests read. Python's wheels have them, too.
 find_program(wheel_python NAMES python3 python)

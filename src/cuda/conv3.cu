@@ -14,6 +14,7 @@ enum {
     MORE_WIDTHS = 32,     /**< of tiles that are tried, beyond the widest */
     MORE_HEIGHTS = 3,     /**< the same for each width, beyond the highest */
     TICKET_BYTES = 128,
+    WGMMA_CAPABILITY = 90, /**< the only one */
     PACK_PIECE = 8
 };
 
@@ -37,6 +38,7 @@ struct conv3_packing {
     int64_t w_stride;
     unsigned char *packed;
     int channels, columns, pitch;
+    int together; /**< columns whose pieces of eight channels lie side by side: 1, or those of a product */
     bool backward;
 };
 
@@ -137,7 +139,6 @@ static void describe_shapes(const conv3_ops *ops, conv3_work *work)
     work->channels = static_cast<int>(from.c);
     work->outputs = static_cast<int>(ops->conv->outputs[0].shape.c);
     work->pitch = work->channels * 2 + 16; /* an odd number of 16 bytes: eight neighbours lie in all banks */
-    work->weight_pitch = work->channels * 18 + 16;
 }
 
 static conv3_places places_of(const conv3_work *work, const conv3_kernel *kernel, int groups)
@@ -215,6 +216,7 @@ static bool set_tile(conv3_work *work, const conv3_kernel *kernel, int across, i
 
 struct conv3_choice {
     conv3_work work;
+    conv3_store_kind store;
     conv3_kernel kernel;
     int groups;
     double cost; /**< 0 = there is none */
@@ -226,33 +228,41 @@ static void try_kernel(const cod_device *device, const conv3_kernel *kernel, con
     conv3_work work = best->work;
     if (work.outputs % kernel->columns != 0 || (kernel->channels > 0 && kernel->channels != work.channels))
         return;
-    const int widest = cuda_divide_up(work.w, kernel->rows);
+    work.weight_pitch = work.channels * 18 + (kernel->wgmma ? 0 : 16); /* the latter as `pitch` */
+    const int widest = cuda_divide_up(work.w, kernel->rows), most_groups = kernel->most_groups[best->store];
     for (int i = 0; i < MORE_WIDTHS * MORE_HEIGHTS; i++) {
         const int across = widest + i / MORE_HEIGHTS;
         if (across > work.w || !set_tile(&work, kernel, across, i % MORE_HEIGHTS))
             continue;
         const int each = cuda_divide_up(work.tiles, blocks_of(device, &work, kernel));
-        for (int groups = each < kernel->most_groups ? each : kernel->most_groups; groups > 0; groups--) {
+        for (int groups = each < most_groups ? each : most_groups; groups > 0; groups--) {
             work.places = places_of(&work, kernel, groups);
             if (static_cast<size_t>(work.places.end) > device->shared_bytes)
                 continue;
             const double cost = cost_of(device, &work, kernel, groups);
             if (best->cost == 0 || cost < best->cost)
-                *best = {work, *kernel, groups, cost};
+                *best = {work, best->store, *kernel, groups, cost};
             break;
         }
     }
+}
+
+static void try_kernels(const cod_device *device, const conv3_kernel *kernels, conv3_choice *best)
+{
+    for (const conv3_kernel *kernel = kernels; kernel->rows > 0; kernel++)
+        try_kernel(device, kernel, best);
 }
 
 /** @return false where no kernel's weights and tile fit a block's shared memory */
 static bool choose(const cod_device *device, const conv3_ops *ops, conv3_choice *best)
 {
     *best = {};
+    best->store = store_kind_of(ops);
     describe_shapes(ops, &best->work);
-    for (const conv3_kernel *kernel = conv3_kernels_of_64(); kernel->rows > 0; kernel++)
-        try_kernel(device, kernel, best);
-    for (const conv3_kernel *kernel = conv3_kernels_of_any(); kernel->rows > 0; kernel++)
-        try_kernel(device, kernel, best);
+    try_kernels(device, conv3_kernels_of_64(), best);
+    try_kernels(device, conv3_kernels_of_any(), best);
+    if (device->capability == WGMMA_CAPABILITY)
+        try_kernels(device, conv3_kernels_of_wgmma(), best);
     return best->cost > 0;
 }
 
@@ -266,7 +276,10 @@ size_t cuda_conv3_fuses(const cod_device *device, const cod_op *ops, size_t coun
 
 /* Plans. */
 
-/** bf16 {column}{tap}{channel}, from w {O,3,3,I}. A gradient goes over dy against the kernel's order. */
+/**
+ * bf16 {column / together}{tap}{channel / 8}{column % together}{channel % 8}, from w {O,3,3,I}. A gradient goes over dy
+ * against the kernel's order.
+ */
 __global__ void __launch_bounds__(CUDA_THREADS) conv3_pack_kernel(const cuda_pack_list list)
 {
     const pack_place<conv3_packing> place = pack_place_of<conv3_packing>(list);
@@ -287,7 +300,9 @@ __global__ void __launch_bounds__(CUDA_THREADS) conv3_pack_kernel(const cuda_pac
         }
         value.words[i] = bf16_pair(pair[0], pair[1]);
     }
-    *reinterpret_cast<bytes16 *>(p.packed + (int64_t)column * p.pitch + piece * 16) = value;
+    const int within = column % p.together;
+    *reinterpret_cast<bytes16 *>(p.packed + (int64_t)(column - within) * p.pitch + (piece * p.together + within) * 16) =
+        value;
 }
 
 static cod_status conv3_run(const cod_plan *plan, cudaStream_t stream)
@@ -376,12 +391,12 @@ static cod_status check_memory(const conv3_work *work)
 }
 
 /** @param how  in the device's memory, of a conv3_packing's size */
-static cod_status describe_packing(cod_plan *plan, const cod_op *conv, const conv3_work *work, void *how)
+static cod_status describe_packing(cod_plan *plan, const cod_op *conv, const conv3_work *work, int together, void *how)
 {
     const cod_view *w = &conv->inputs[1];
     const conv3_packing packing = {
-        cuda_floats_of(w), w->pixel_stride,    const_cast<unsigned char *>(work->packed), work->channels,
-        work->outputs,     work->weight_pitch, conv->kind == COD_OP_CONV2D_BACKWARD_DATA};
+        cuda_floats_of(w),  w->pixel_stride, const_cast<unsigned char *>(work->packed), work->channels, work->outputs,
+        work->weight_pitch, together,        conv->kind == COD_OP_CONV2D_BACKWARD_DATA};
     const int items = work->outputs * 9 * work->channels / PACK_PIECE;
     plan->packing = {how, conv3_pack_kernel, cuda_item_blocks(items), nullptr, 0};
     return cuda_plan_write(plan, how, &packing, sizeof packing);
@@ -400,7 +415,7 @@ cod_status cuda_make_conv3(cod_plan *plan)
     state->kernel = choice.kernel;
     describe_load(&ops, work);
     describe_store(&ops, work);
-    state->store = store_kind_of(&ops);
+    state->store = choice.store;
     COD_TRY(check_memory(work));
     const int rows = choice.kernel.threads / (work->channels / 8), halo_w = work->tile_w + 2;
     work->step_rows = rows / halo_w;
@@ -419,6 +434,6 @@ cod_status cuda_make_conv3(cod_plan *plan)
     work->packed = memory + TICKET_BYTES;
     work->partials = reinterpret_cast<float *>(memory + TICKET_BYTES + packed);
     plan->run = conv3_run;
-    COD_TRY(describe_packing(plan, ops.conv, work, memory + bytes));
+    COD_TRY(describe_packing(plan, ops.conv, work, choice.kernel.wgmma ? choice.kernel.columns : 1, memory + bytes));
     return cuda_allow_shared(state->kernel.run[state->store], plan->device->shared_bytes);
 }

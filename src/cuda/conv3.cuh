@@ -83,7 +83,10 @@ struct conv3_work {
     int tile_h, tile_w, tiles_down, tiles_across, tiles;
     int pitch, weight_pitch;     /**< bytes from pixel to pixel of a tile, and from column to column of the weights */
     int step_rows, step_columns; /**< of the halo, from a thread's pixel to its next one */
-    /** {output channels in conv3_channel()'s order}{tap}{channel}, rows of weight_pitch */
+    /**
+     * {output channels in conv3_channel()'s order}{tap}{channel}, rows of weight_pitch; for products of warpgroups, of
+     * each block's columns {tap}{channel / 8}{output channel}{channel % 8}
+     */
     const unsigned char *packed;
     unsigned *ticket;
     /** [block][kinds][outputs]; of statistics mean, squared distances and, in a third row, the count */
@@ -99,17 +102,20 @@ static __host__ __device__ __forceinline__ int conv3_channel(int column)
 
 /** A kernel and the tiles that it takes. */
 struct conv3_kernel {
-    int rows, columns; /**< pixels and channels of a tile */
-    int channels;      /**< that it was compiled for; 0 = any */
-    int threads;       /**< of a group */
-    int warps_m;       /**< of a group, along pixels */
-    int most_groups;   /**< that registers suffice for */
-    float speed;       /**< products a time unit relative to the others, where the multiprocessor is full */
+    int rows, columns;                  /**< pixels and channels of a tile */
+    int channels;                       /**< that it was compiled for; 0 = any */
+    int threads;                        /**< of a group */
+    int warps_m;                        /**< of a group, along pixels */
+    int most_groups[CONV3_STORE_KINDS]; /**< that registers suffice for */
+    float speed; /**< products a time unit relative to the others, where the multiprocessor is full */
+    bool wgmma;  /**< products are of warpgroups (wgmma.cuh) */
     void (*run[CONV3_STORE_KINDS])(conv3_work);
 };
 
 /** Kernels to choose from, ended by one without rows. */
 const conv3_kernel *conv3_kernels_of_64();
 const conv3_kernel *conv3_kernels_of_any();
+/** For GPUs of compute capability 9.0 alone; none where the build has no code for sm_90a. */
+const conv3_kernel *conv3_kernels_of_wgmma();
 
 #endif

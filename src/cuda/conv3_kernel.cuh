@@ -1,11 +1,12 @@
 /**
  * @file
- * The kernel of conv3.cuh, for any shape of tile.
+ * The kernel of conv3.cuh, for any shape of tile, with products by warps (mma.sync) or by warpgroups (wgmma).
  */
 #ifndef COD_CUDA_CONV3_KERNEL_CUH
 #define COD_CUDA_CONV3_KERNEL_CUH
 
 #include "cuda/conv3_finish.cuh"
+#include "cuda/wgmma.cuh"
 
 /** Starts copying the weights of the block's columns, which no kernel of a chain writes. */
 template <int COLUMNS> static __device__ __forceinline__ void weights_fetch(const conv3_work &work)
@@ -89,6 +90,54 @@ static __device__ __forceinline__ void multiply_tile(const conv3_work &work, flo
     }
 }
 
+/** Bytes of 16 rows of B, eight channels of all columns after eight others: steps of multiply_wgmma(). */
+template <int COLUMNS> constexpr int wgmma_step_bytes = 16 * COLUMNS * 2;
+
+/** A lane's pixels of step `step` of the products: channels step % (CHANNELS / 16) · 16 … of a tap. */
+template <int CHANNELS, int MT>
+static __device__ __forceinline__ void load_step(const conv3_work &work, const unsigned char *tile, const int (&a)[MT],
+                                                 int step, uint32_t (&rows)[MT][4])
+{
+    const int tap = step / (CHANNELS / 16), pitch = CHANNELS * 2 + 16;
+    const unsigned char *from = tile + (tap / 3 * (work.tile_w + 2) + tap % 3) * pitch + step % (CHANNELS / 16) * 32;
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+        load_matrix4(rows[i], from + a[i]);
+}
+
+/**
+ * The same as multiply_tile(), for a warpgroup and all columns. While products of one step are under way, the next
+ * step's pixels are loaded.
+ */
+template <int CHANNELS, int MT, int NT>
+static __device__ __forceinline__ void multiply_wgmma(const conv3_work &work, float (&sums)[MT][NT][4],
+                                                      const unsigned char *tile, const int (&a)[MT])
+{
+    constexpr int STEPS = 9 * CHANNELS / 16, COLUMNS = NT * 8;
+    const uint64_t weights = wgmma_matrix(shared_memory<unsigned char>(), wgmma_step_bytes<COLUMNS> / 2, 128);
+    uint32_t rows[2][MT][4];
+    load_step<CHANNELS>(work, tile, a, 0, rows[0]);
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+        wgmma_hold(sums[i]);
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+            wgmma_bf16(sums[i], rows[step % 2][i], weights + step * (wgmma_step_bytes<COLUMNS> / 16));
+        wgmma_commit();
+        if (step + 1 < STEPS) {
+            wgmma_wait<1>(); /* the step before has read its pixels */
+            load_step<CHANNELS>(work, tile, a, step + 1, rows[(step + 1) % 2]);
+        }
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+        wgmma_hold(sums[i]);
+}
+
 /** A lane's pixels and channels of a tile's sums, out of the fragments of columns `pair`·16 … */
 template <int MT, int NT>
 static __device__ __forceinline__ void take_sums(const float (&sums)[MT][NT][4], int pair, float (&y)[2 * MT][4])
@@ -104,14 +153,15 @@ static __device__ __forceinline__ void take_sums(const float (&sums)[MT][NT][4],
  * Multiplies a tile and stores what comes of it. `slot`: of the warp's sums; `seen`: the warp's pixels of earlier
  * tiles.
  */
-template <int STORE, int MT, int NT, int COLUMNS, int CHANNELS>
+template <int STORE, bool WGMMA, int MT, int NT, int COLUMNS, int CHANNELS>
 static __device__ __forceinline__ void tile_compute(const conv3_work &work, const conv3_tile &tile,
                                                     const unsigned char *loaded, int row, int column, int slot,
                                                     float &seen)
 {
     unsigned char *shared = shared_memory<unsigned char>();
     const int lane = (int)threadIdx.x % WARP_LANES;
-    const unsigned char *b = shared + (column + lane / 16 * 8 + lane % 8) * work.weight_pitch + lane / 8 % 2 * 16;
+    [[maybe_unused]] const unsigned char *b =
+        shared + (column + lane / 16 * 8 + lane % 8) * work.weight_pitch + lane / 8 % 2 * 16;
     float *slots = reinterpret_cast<float *>(shared + work.places.sums) + slot * CONV3_SUMS * COLUMNS;
     const int own = column + lane % 4 * 4;
     const int64_t first = tile_first(work, tile, work.outputs) + blockIdx.y * COLUMNS + own;
@@ -122,7 +172,10 @@ static __device__ __forceinline__ void tile_compute(const conv3_work &work, cons
     operands_of(work, row, a);
     if constexpr (EARLY) /* comes while products are made */
         x = read_pixels(work.store.x, pixels_of<MT>(work, tile, row), first);
-    multiply_tile<CHANNELS>(work, sums, loaded, a, b);
+    if constexpr (WGMMA)
+        multiply_wgmma<CHANNELS>(work, sums, loaded, a);
+    else
+        multiply_tile<CHANNELS>(work, sums, loaded, a, b);
     const conv3_pixels<MT> pixels = pixels_of<MT>(work, tile, row); /* not before: the products need the registers */
     if constexpr (STORE == CONV3_STATISTICS)
         count = pixels_count(pixels);
@@ -164,8 +217,8 @@ static __device__ __forceinline__ void tile_ahead(const conv3_work &work, int nu
 }
 
 /** WARPS_M x WARPS_N warps of MT·16 pixels x NT·8 columns each are a group. CHANNELS: 0 = those of the work. */
-template <int STORE, int MT, int NT, int WARPS_M, int WARPS_N, int MOST_GROUPS, int CHANNELS>
-__global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) conv3_run_kernel(const conv3_work work)
+template <int STORE, bool WGMMA, int MT, int NT, int WARPS_M, int WARPS_N, int CHANNELS>
+static __device__ __forceinline__ void run_tiles(const conv3_work &work)
 {
     constexpr int THREADS = WARPS_M * WARPS_N * WARP_LANES, COLUMNS = WARPS_N * NT * 8, ROWS = WARPS_M * MT * 16;
     unsigned char *shared = shared_memory<unsigned char>();
@@ -192,11 +245,14 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) 
     if (number < work.tiles)
         tile_load(work, tile_at(work, number), piece, begin, ahead, batch, loaded);
     copy_wait<0>();
+    if constexpr (WGMMA)
+        wgmma_writes_fence(); /* of the weights */
     block_sync();
     float seen = 0;
     while (number < work.tiles) {
         tile_ahead<STORE>(work, number + step, thread, THREADS);
-        tile_compute<STORE, MT, NT, COLUMNS, CHANNELS>(work, tile_at(work, number), loaded, row, column, slot, seen);
+        tile_compute<STORE, WGMMA, MT, NT, COLUMNS, CHANNELS>(work, tile_at(work, number), loaded, row, column, slot,
+                                                              seen);
         number += step;
         if (number >= work.tiles)
             break;
@@ -213,6 +269,12 @@ __global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) 
     finish_block<STORE, COLUMNS>(work, groups * WARPS_M);
 }
 
+template <int STORE, int MT, int NT, int WARPS_M, int WARPS_N, int MOST_GROUPS, int CHANNELS>
+__global__ void __launch_bounds__(WARPS_M *WARPS_N *WARP_LANES *MOST_GROUPS, 1) conv3_run_kernel(const conv3_work work)
+{
+    run_tiles<STORE, false, MT, NT, WARPS_M, WARPS_N, CHANNELS>(work);
+}
+
 template <int MT, int NT, int WARPS_M, int WARPS_N, int MOST_GROUPS, int CHANNELS>
 static conv3_kernel conv3_kernel_of(float speed)
 {
@@ -221,8 +283,9 @@ static conv3_kernel conv3_kernel_of(float speed)
             CHANNELS,
             WARPS_M * WARPS_N * WARP_LANES,
             WARPS_M,
-            MOST_GROUPS,
+            {MOST_GROUPS, MOST_GROUPS, MOST_GROUPS},
             speed,
+            false,
             {conv3_run_kernel<CONV3_STORE, MT, NT, WARPS_M, WARPS_N, MOST_GROUPS, CHANNELS>,
              conv3_run_kernel<CONV3_STATISTICS, MT, NT, WARPS_M, WARPS_N, MOST_GROUPS, CHANNELS>,
              conv3_run_kernel<CONV3_REDUCE, MT, NT, WARPS_M, WARPS_N, MOST_GROUPS, CHANNELS>}};

@@ -25,6 +25,7 @@ struct rounded_list;
 
 struct cod_device {
     int ordinal, multiprocessors;
+    int capability;      /**< 10·major + minor */
     size_t shared_bytes; /**< largest shared memory of a block */
     size_t allocated;    /**< bytes of existing buffers and of plans' memory */
     cudaStream_t stream; /**< the default queue */

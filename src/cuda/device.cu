@@ -135,6 +135,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     COD_REQUIRE_MEMORY(device);
     device->ordinal = ordinal;
     device->no_autotune = options != nullptr && options->no_autotune;
+    device->capability = 10 * properties.major + properties.minor;
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
     device->chains = can_chain(&properties);

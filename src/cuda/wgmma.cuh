@@ -96,6 +96,17 @@ static __device__ __forceinline__ void wgmma_bf16(float (&d)[8][4], const uint32
               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+/**
+ * The compiler moves no use of these registers over this place: between their last use and wgmma_fence(), and behind
+ * wgmma_wait(), which it does not know to be about them.
+ */
+static __device__ __forceinline__ void wgmma_hold(float (&d)[8][4])
+{
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
+}
+
 #undef WGMMA_SUMS4
 #undef WGMMA_ASM
 #endif

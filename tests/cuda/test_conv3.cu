@@ -1,5 +1,6 @@
-/** The kernels of conv3.cuh on GPUs with less shared memory; and with a barrier missing, which must be found. */
+/** Kernels of conv3.cuh: by products of either kind, on GPUs with less shared memory, and with a barrier missing. */
 #include "cuda/conv3.cuh"
+#include "cuda/wgmma.cuh"
 
 extern "C" {
 #include "emulated/emulated.h"
@@ -13,14 +14,17 @@ extern "C" {
 #include <map>
 #include <vector>
 
-/* A second copy of the kernels, and of the plans that run them, where the barrier of this number is left out. */
+/*
+ * A second copy of the kernels, and of the plans that run them, where the barrier, fence or wait of this number is left
+ * out, and where only kernels by warpgroups are there on demand.
+ */
 static int missing = -1;
-enum { BARRIERS = 2, FIRST_BARRIER = __COUNTER__ + 1 };
+static bool by_warpgroups;
+enum { OF_WARPGROUPS = 2, BARRIERS = 4, WAITS = 2, FIRST_BARRIER = __COUNTER__ + 1 };
 
-template <int NUMBER> static void planted_part_sync(unsigned part, unsigned threads)
+template <int NUMBER> static bool is_left_out()
 {
-    if (NUMBER - FIRST_BARRIER != missing)
-        part_sync(part, threads);
+    return NUMBER - FIRST_BARRIER == missing;
 }
 
 /** Lines that the planted kernels ask L2 for, and how often. */
@@ -31,21 +35,36 @@ static void planted_prefetch_line(const void *address)
     lines_asked[static_cast<const unsigned char *>(address)]++;
 }
 
+template <int under_way> static void planted_wait()
+{
+    if (BARRIERS + under_way != missing)
+        wgmma_wait<under_way>();
+}
+
 #define prefetch_line(address)   planted_prefetch_line(address)
-#define part_sync(part, threads) planted_part_sync<__COUNTER__>(part, threads)
+#define part_sync(part, threads) (is_left_out<__COUNTER__>() ? (void)0 : part_sync(part, threads))
+#define wgmma_fence()            (is_left_out<__COUNTER__>() ? (void)0 : wgmma_fence())
+#define wgmma_writes_fence()     (is_left_out<__COUNTER__>() ? (void)0 : wgmma_writes_fence())
+#define wgmma_wait               planted_wait
 #define conv3_kernels_of_64      planted_kernels_of_64
 #define conv3_kernels_of_any     planted_kernels_of_any
+#define conv3_kernels_of_wgmma   planted_kernels_of_wgmma
 #define cuda_conv3_fuses         planted_fuses
 #define cuda_make_conv3          planted_make
 const conv3_kernel *planted_kernels_of_64();
 const conv3_kernel *planted_kernels_of_any();
+const conv3_kernel *planted_kernels_of_wgmma();
 cuda_recogniser planted_fuses;
 cuda_maker planted_make;
 #include "cuda/conv3_64.cu"
 #include "cuda/conv3_any.cu"
+#include "cuda/conv3_wgmma.cu"
+static_assert(__COUNTER__ - FIRST_BARRIER == BARRIERS, "each of the kernel's barriers is left out in turn");
+static const conv3_kernel no_kernels[1] = {};
+#define planted_kernels_of_64()  (by_warpgroups ? no_kernels : planted_kernels_of_64())
+#define planted_kernels_of_any() (by_warpgroups ? no_kernels : planted_kernels_of_any())
 
 #include "cuda/conv3.cu"
-static_assert(__COUNTER__ - FIRST_BARRIER == BARRIERS, "each of the kernel's barriers is left out in turn");
 
 extern "C" {
 #include "support/test.h" /* last: cmocka defines `fail` */
@@ -62,12 +81,11 @@ static sequence_case trunk()
 }
 
 /** Whether the planted kernels give what the ops give one after another. */
-static bool planted_agrees(uint64_t seed)
+static bool planted_agrees(const sequence_case &c, uint64_t seed)
 {
     sequence fused, apart;
     cod_plan *plan = nullptr;
     char message[256];
-    const sequence_case c = trunk();
     cod_emulated_set_seed(seed);
     assert_ok(sequence_init(&fused, test_cuda, &c, true, seed));
     assert_ok(sequence_init(&apart, test_cuda, &c, true, seed));
@@ -85,15 +103,41 @@ static bool planted_agrees(uint64_t seed)
 
 TEST(a_missing_barrier_is_found)
 {
-    missing = -1;
-    assert_true(planted_agrees(1) && planted_agrees(2));
-    for (missing = 0; missing < BARRIERS; missing++) {
-        int found = 0;
-        for (uint64_t seed = 0; seed < 4; seed++)
-            found += !planted_agrees(seed);
-        if (found == 0)
-            fail_msg("barrier %d is missing, and no order of threads shows it", missing);
+    for (int wide = 0; wide < 2; wide++) { /* the first ones have warpgroups alone */
+        test_cuda.device->capability = wide ? 90 : 80;
+        missing = -1;
+        assert_true(planted_agrees(trunk(), 1) && planted_agrees(trunk(), 2));
+        for (missing = wide ? 0 : OF_WARPGROUPS; missing < BARRIERS + (wide ? WAITS : 0); missing++) {
+            bool found = false;
+            for (uint64_t seed = 0; seed < 4 && !found; seed++)
+                found = !planted_agrees(trunk(), seed);
+            if (!found)
+                fail_msg("barrier %d is missing, and no order of threads shows it", missing);
+        }
     }
+    missing = -1;
+    test_cuda.device->capability = 90;
+}
+
+/** Pictures smaller than a tile, with edges within it, and of several tiles; each kind of load and store. */
+TEST(warpgroups_take_all_shapes)
+{
+    static const cod_shape pictures[] = {{1, 1, 1, 64}, {2, 5, 7, 64}, {3, 25, 3, 64}, {1, 23, 41, 64}};
+    by_warpgroups = true;
+    for (int number = 0; number < 16; number++) {
+        sequence_case c = trunk();
+        c.from = pictures[number / 2 % 4];
+        c.outputs = number % 3 == 0 ? 128 : 64;
+        c.backward = number % 2 != 0;
+        c.applies = number % 5 != 1;
+        c.reduces = !c.applies || number % 5 != 2;
+        c.bias = !c.backward;
+        c.residual = c.by_channel = number / 4 % 2 != 0;
+        c.accumulate = c.backward && number / 2 % 2 != 0;
+        if (!planted_agrees(c, (uint64_t)number))
+            fail_msg("case %d: %s", number, cod_error_message());
+    }
+    by_warpgroups = false;
 }
 
 /** Runs the planted kernels, which note the lines that they ask L2 for. */
@@ -207,11 +251,16 @@ TEST(less_shared_memory_has_other_kernels)
 TEST(tiles_follow_from_the_batch)
 {
     static const struct {
-        int images, rows, tile_h, tile_w, tiles, blocks, groups;
-    } expected[] = {{16, 96, 3, 24, 128, 128, 1}, {64, 96, 12, 8, 384, 132, 3}, {256, 192, 8, 24, 768, 132, 2}};
+        int capability, images;
+        bool wgmma;
+        int rows, tile_h, tile_w, tiles, blocks, groups[2]; /**< forward and backward */
+    } expected[] = {{80, 16, false, 96, 3, 24, 128, 128, {1, 1}},   {80, 64, false, 96, 12, 8, 384, 132, {3, 3}},
+                    {80, 256, false, 192, 8, 24, 768, 132, {2, 2}}, {90, 16, false, 96, 3, 24, 128, 128, {1, 1}},
+                    {90, 64, true, 192, 6, 24, 256, 132, {2, 2}},   {90, 256, true, 192, 8, 24, 768, 132, {3, 2}}};
     cod_device h100 = *test_cuda.device;
     h100.multiprocessors = 132;
     for (const auto &e : expected) {
+        h100.capability = e.capability;
         for (int backward = 0; backward < 2; backward++) {
             sequence s;
             sequence_case c = trunk();
@@ -225,27 +274,35 @@ TEST(tiles_follow_from_the_batch)
             conv3_choice choice;
             assert_int_equal(read_ops(s.ops, s.count, &ops), 3);
             assert_true(choose(&h100, &ops, &choice));
+            assert_int_equal(choice.kernel.wgmma, e.wgmma);
             assert_int_equal(choice.kernel.rows, e.rows);
             assert_int_equal(choice.work.tile_h, e.tile_h);
             assert_int_equal(choice.work.tile_w, e.tile_w);
             assert_int_equal(choice.work.tiles, e.tiles);
             assert_int_equal(blocks_of(&h100, &choice.work, &choice.kernel), e.blocks);
-            assert_int_equal(choice.groups, e.groups);
-            if (e.groups == 1) /* the next launch's block finds room beside it */
+            assert_int_equal(choice.groups, e.groups[backward]);
+            if (choice.groups == 1) /* the next launch's block finds room beside it */
                 assert_in_range(choice.work.places.end, 1, 113 << 10);
             sequence_clear(&s);
         }
     }
 }
 
-/** The kernels of the largest tiles, which have most registers: without sums, those of any number of channels with. */
+/**
+ * The kernels of the largest tiles, which have most registers, by either kind of products; and those of any number of
+ * channels.
+ */
 TEST(large_tiles_store_all_kinds)
 {
     static const struct {
+        int capability;
         int64_t channels;
         bool reduces, backward;
-    } cases[] = {{64, false, false}, {96, false, false}, {96, true, false}, {96, true, true}};
+    } cases[] = {{80, 64, false, false}, {80, 64, true, false}, {80, 64, true, true},
+                 {90, 64, false, false}, {90, 64, true, false}, {90, 64, true, true},
+                 {90, 96, false, false}, {90, 96, true, false}, {90, 96, true, true}};
     for (const auto &tried : cases) {
+        test_cuda.device->capability = tried.capability;
         sequence fused, apart;
         char message[256];
         sequence_case c = trunk();
@@ -259,6 +316,7 @@ TEST(large_tiles_store_all_kinds)
         assert_ok(sequence_init(&apart, test_cuda, &c, true, 1));
         assert_true(read_ops(fused.ops, fused.count, &ops) > 1 && choose(test_cuda.device, &ops, &choice));
         assert_int_equal(choice.kernel.rows, 192);
+        assert_int_equal(choice.kernel.wgmma, tried.capability == 90 && tried.channels == 64);
         assert_ok(sequence_run_fused(&fused));
         assert_ok(sequence_run_apart(&apart));
         assert_int_equal(cod_emulated_faults(message, sizeof message), 0);

@@ -6,6 +6,7 @@ usage: test_resources.py library LIBRARY BUILT USUAL  no kernel of it spills, an
 """
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,26 @@ def missing(kernels, built):
         yield "no kernel"
 
 
+def warpgroup_products(path):
+    """How many products of warpgroups (SASS: HGMMA) each kernel's code for sm_90a has; others have none."""
+    BYTES, OPERATION, HGMMA = 16, 0x1FF, 0x1F0
+    for elf in kernel_resources.objects(pathlib.Path(path)):
+        for arch, code in kernel_resources.machine_code(elf):
+            for name, _, offset, length in kernel_resources.sections(code):
+                if arch == 90 and name.startswith(".text."):
+                    found = sum(struct.unpack_from("<H", code, offset + at)[0] & OPERATION == HGMMA for at in range(0, length, BYTES))
+                    yield name[len(".text."):], found
+
+
+def wrong_products(found):
+    """A line for each kernel that has other products than its name says: 36 steps of as many as a warp has fragments of pixels."""
+    for name, count in found:
+        match = re.search(r"conv3_wgmma_kernelILi\d+ELi(\d+)E", name)
+        wanted = 36 * int(match[1]) if match else 0
+        if count != wanted:
+            yield f"{name}: {count} products of warpgroups in place of {wanted}"
+
+
 def library(path, built, usual):
     done = tool("--table", "--allow", HERE / "spills.txt", path)
     print(done.stdout, done.stderr)
@@ -55,6 +76,14 @@ def library(path, built, usual):
     lines = list(missing(found, built))
     assert not lines, "\n".join(lines)
     print(f"{len({kernel.name for kernel in found})} kernels for each of {built}")
+    if "90a" in built:
+        products = list(warpgroup_products(path))
+        lines = list(wrong_products(products))
+        assert not lines, "\n".join(lines)
+        by_warpgroups = [name for name, count in products if count > 0]
+        assert by_warpgroups, "no kernel for sm_90a has products of warpgroups"
+        assert len(list(wrong_products((name, 0) for name in by_warpgroups))) == len(by_warpgroups)  # planted: it lacks them
+        print(f"{len(by_warpgroups)} kernels for sm_90a multiply by warpgroups")
     if not real(usual) <= real(built):
         print(f"this tree was configured with CMAKE_CUDA_ARCHITECTURES={built}: nothing is shown of the others of {usual}")
 

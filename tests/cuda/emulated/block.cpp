@@ -85,19 +85,14 @@ void cod_emulated_where(char *text, size_t bytes)
     snprintf(text, bytes, ", in %s%s", thread, name);
 }
 
-void cod_emulated_wait_change(const uint64_t *counter, const char *at)
+static void wait_for(const meeting *m, const char *at)
 {
     thread_state *thread = self();
-    thread->waits_for = counter;
-    thread->seen = *counter;
+    thread->waits_for = &m->times;
+    thread->seen = m->times;
     thread->at = at;
     cod_fibre_yield();
     thread->waits_for = nullptr;
-}
-
-static void wait_for(const meeting *m, const char *at)
-{
-    cod_emulated_wait_change(&m->times, at);
 }
 
 static void open_block_barrier()

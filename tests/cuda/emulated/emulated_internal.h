@@ -27,8 +27,6 @@ cudaError_t cod_emulated_give(cudaError_t error);
 void cod_emulated_where(char *text, size_t bytes);
 /** Ends the thread that runs, as if its kernel had returned; of the host's code, nothing. */
 void cod_emulated_leave_thread();
-/** The thread goes on when the counter is another one. `at`: what it waits in. */
-void cod_emulated_wait_change(const uint64_t *counter, const char *at);
 /** Of the block that runs. */
 size_t cod_emulated_shared_bytes();
 

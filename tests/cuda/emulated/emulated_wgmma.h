@@ -42,6 +42,8 @@ template <int under_way> static inline void wgmma_wait()
     cod_emulated_wgmma_wait(under_way);
 }
 
+static inline void wgmma_hold(float (&)[8][4]) {}
+
 static inline void wgmma_bf16(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b)
 {
     cod_emulated_wgmma_start(&d[0][0], a, b);

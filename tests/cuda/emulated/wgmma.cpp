@@ -1,12 +1,13 @@
 /**
- * Products of warpgroups. A product starts when its last thread comes to it, and is computed when the first one waits
- * for it; until a thread itself has waited, its sums are poison. A is read from registers when the product starts or
- * when it is computed, as chance has it. Faults are, beside what PTX forbids, what it leaves undefined:
+ * Products of warpgroups. Each warp has its own 16 rows of a product, and nothing but B in common with the others: it
+ * does not wait for them. Its part is computed when it waits for it; until then its sums are poison. A is read from
+ * registers when the product starts or when it is computed, as chance has it. Faults are, beside what PTX forbids, what
+ * it leaves undefined:
  * - a product whose registers may have been written since wgmma_fence(): there was none since the thread's last
  *   wgmma_commit() or load_matrix4(), or sums under way were written;
  * - a product of shared memory that differs from what it was when a block_sync() opened before which all threads had
  *   called wgmma_writes_fence(), at its start or when it is computed;
- * - a thread that ends with products under way.
+ * - a thread that ends with products under way, or after another number of them than its warpgroup's other threads.
  */
 #include "cuda/wgmma.cuh"
 #include "emulated_internal.h"
@@ -15,7 +16,7 @@
 #include <map>
 #include <vector>
 
-enum { THREADS = WGMMA_THREADS, WARPS = 4, SUMS = 32, M = 64, N = 64, K = 16, POISON = 0xFF, NONE = -1 };
+enum { LANES = WARP_LANES, SUMS = 32, M = 16, N = 64, K = 16, POISON = 0xFF, NONE = -1 };
 
 struct operand {
     float *d;
@@ -27,15 +28,20 @@ struct operand {
 
 struct product {
     uint64_t b;
-    unsigned started; /**< threads that have come to it */
+    unsigned started; /**< lanes that have come to it */
     bool early, computed;
-    operand of[THREADS];
+    operand of[LANES];
+};
+
+/** A warp's parts of products, from number `first` on. */
+struct warp_products {
+    std::deque<product> products;
+    int64_t first = 0;
 };
 
 struct warpgroup {
-    std::deque<product> products; /**< from number `first` on */
-    int64_t first = 0;
-    uint64_t complete = 0; /**< products that all threads have come to */
+    std::vector<uint64_t> matrices; /**< B of each product */
+    int64_t products = NONE;        /**< of its first thread that has ended */
 };
 
 struct thread_products {
@@ -46,6 +52,7 @@ struct thread_products {
 
 struct block_products {
     std::map<unsigned, warpgroup> groups;
+    std::map<unsigned, warp_products> warps;
     std::vector<thread_products> threads;
     std::vector<unsigned char> seen; /**< shared memory, as products see it */
     unsigned fenced = 0;             /**< threads with `writes_fenced` */
@@ -87,9 +94,17 @@ void cod_emulated_wgmma_block_begin()
 void cod_emulated_wgmma_thread_end()
 {
     const thread_products *thread = own_products();
-    if (thread != nullptr && thread->done < thread->next)
+    if (thread == nullptr)
+        return;
+    if (thread->done < thread->next)
         cod_emulated_fault("a thread ends with %d products of its warpgroup under way",
                            static_cast<int>(thread->next - thread->done));
+    warpgroup &group = own_block().groups[own_number() / WGMMA_THREADS];
+    if (group.products == NONE)
+        group.products = thread->next;
+    else if (group.products != thread->next)
+        cod_emulated_fault("threads of one warpgroup have had %d and %d products", static_cast<int>(group.products),
+                           static_cast<int>(thread->next));
 }
 
 void cod_emulated_wgmma_registers_written()
@@ -174,55 +189,43 @@ static bool read_b(const block_products &block, uint64_t b, float (&out)[K][N])
     return true;
 }
 
-/** Row of A and of D, and first column of A, of register `i` of a thread's A; as of mma_bf16() in each warp. */
-static void place_in_a(unsigned thread, unsigned i, unsigned *row, unsigned *column)
-{
-    const unsigned lane = thread % WARP_LANES;
-    *row = thread / WARP_LANES * 16 + lane / 4 + i % 2 * 8;
-    *column = (lane % 4 + i / 2 * 4) * 2;
-}
+/** The warp's 16 rows: registers of A and of the sums are those of mma_bf16(). */
 
 static void multiply(product *p, const float (&b)[K][N])
 {
-    static float a[M][K];
-    for (unsigned t = 0; t < THREADS; t++)
+    float a[M][K];
+    for (unsigned lane = 0; lane < LANES; lane++)
         for (unsigned i = 0; i < 4; i++) {
-            const uint32_t word = p->early ? p->of[t].taken[i] : p->of[t].a[i];
-            unsigned row, column;
-            place_in_a(t, i, &row, &column);
+            const uint32_t word = p->early ? p->of[lane].taken[i] : p->of[lane].a[i];
+            const unsigned row = lane / 4 + i % 2 * 8, column = (lane % 4 + i / 2 * 4) * 2;
             a[row][column] = f32_from_bf16((uint16_t)word);
             a[row][column + 1] = f32_from_bf16((uint16_t)(word >> 16));
         }
-    for (unsigned t = 0; t < THREADS; t++)
-        for (unsigned half = 0; half < 2; half++) {
-            const unsigned lane = t % WARP_LANES, row = t / WARP_LANES * 16 + lane / 4 + half * 8;
-            for (unsigned j = 0; j < N / 8; j++)
-                for (unsigned e = 0; e < 2; e++) {
-                    float sum = p->of[t].sums[j * 4 + half * 2 + e];
-                    for (unsigned k = 0; k < K; k++)
-                        sum += a[row][k] * b[k][j * 8 + lane % 4 * 2 + e];
-                    p->of[t].sums[j * 4 + half * 2 + e] = sum;
-                }
+    for (unsigned lane = 0; lane < LANES; lane++)
+        for (unsigned i = 0; i < SUMS; i++) {
+            const unsigned row = lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+            for (unsigned k = 0; k < K; k++)
+                p->of[lane].sums[i] += a[row][k] * b[k][column];
         }
 }
 
-static product *product_of(warpgroup &group, int64_t number)
+static product *product_of(warp_products &warp, int64_t number)
 {
-    return &group.products[static_cast<size_t>(number - group.first)];
+    return &warp.products[static_cast<size_t>(number - warp.first)];
 }
 
 /** Computes the products before `end`, in their order. */
-static void compute(const block_products &block, warpgroup &group, int64_t end)
+static void compute(const block_products &block, warp_products &warp, int64_t end)
 {
     float b[K][N];
-    for (int64_t number = group.first; number < end; number++) {
-        product *p = product_of(group, number);
+    for (int64_t number = warp.first; number < end; number++) {
+        product *p = product_of(warp, number);
         if (p->computed)
             continue;
         p->computed = true;
         for (operand &o : p->of)
-            if (o.after != NONE && o.after >= group.first)
-                memcpy(o.sums, product_of(group, o.after)->of[&o - p->of].sums, sizeof o.sums);
+            if (o.after != NONE && o.after >= warp.first)
+                memcpy(o.sums, product_of(warp, o.after)->of[&o - p->of].sums, sizeof o.sums);
         if (read_b(block, p->b, b))
             multiply(p, b);
         else
@@ -232,10 +235,10 @@ static void compute(const block_products &block, warpgroup &group, int64_t end)
 }
 
 /** The thread's product under way that adds to these sums. */
-static int64_t under_way_at(warpgroup &group, const thread_products &thread, unsigned number, const float *d)
+static int64_t under_way_at(warp_products &warp, const thread_products &thread, unsigned lane, const float *d)
 {
     for (int64_t i = thread.next - 1; i >= thread.done; i--)
-        if (product_of(group, i)->of[number].d == d)
+        if (product_of(warp, i)->of[lane].d == d)
             return i;
     return NONE;
 }
@@ -247,27 +250,35 @@ static bool is_poison(const float *sums)
     return memcmp(sums, poison, sizeof poison) == 0;
 }
 
-/** Adds the thread's operands to its next product. */
-static void join(warpgroup &group, thread_products &thread, unsigned number, float *d, const uint32_t *a, uint64_t b)
+/** Threads of a warpgroup have the same B in the product of this number. */
+static void check_matrix(warpgroup &group, int64_t number, uint64_t b)
 {
-    const int64_t after = under_way_at(group, thread, number, d);
+    const size_t at = static_cast<size_t>(number);
+    if (group.matrices.size() <= at)
+        group.matrices.push_back(b);
+    if (group.matrices[at] != b)
+        cod_emulated_fault("threads of one warpgroup multiply with different B");
+}
+
+/** Adds the thread's operands to its next product. @return whether it is the last lane */
+static bool join(warp_products &warp, thread_products &thread, unsigned lane, float *d, const uint32_t *a, uint64_t b)
+{
+    const int64_t after = under_way_at(warp, thread, lane, d);
     if (!thread.fenced)
         cod_emulated_fault("a product of a warpgroup without wgmma_fence() since registers may have been written");
     if (after != NONE && !is_poison(d))
         cod_emulated_fault("sums of a product that is under way were written");
-    while (group.first + static_cast<int64_t>(group.products.size()) <= thread.next) {
-        group.products.emplace_back();
-        product *p = &group.products.back();
+    if (warp.first + static_cast<int64_t>(warp.products.size()) == thread.next) {
+        warp.products.emplace_back();
+        chance = chance * 6364136223846793005u + 1442695040888963407u + cod_emulated_seed();
+        product *p = &warp.products.back();
         p->b = b;
         p->started = 0;
         p->computed = false;
-        chance = chance * 6364136223846793005u + 1442695040888963407u + cod_emulated_seed();
         p->early = chance >> 63 != 0;
     }
-    product *p = product_of(group, thread.next);
-    if (p->b != b)
-        cod_emulated_fault("threads of one warpgroup multiply with different B");
-    operand *o = &p->of[number];
+    product *p = product_of(warp, thread.next);
+    operand *o = &p->of[lane];
     o->d = d;
     o->a = a;
     o->after = after;
@@ -275,8 +286,7 @@ static void join(warpgroup &group, thread_products &thread, unsigned number, flo
     memcpy(o->sums, d, sizeof o->sums);
     memset(d, POISON, sizeof o->sums);
     thread.next++;
-    if (++p->started == THREADS)
-        group.complete++;
+    return ++p->started == LANES;
 }
 
 void cod_emulated_wgmma_start(float *d, const uint32_t *a, uint64_t b)
@@ -285,31 +295,29 @@ void cod_emulated_wgmma_start(float *d, const uint32_t *a, uint64_t b)
     cod_emulated_together("wgmma", &nothing, 1, &nothing, 1, cod_emulated_act_sync);
     block_products &block = own_block();
     thread_products &thread = own_thread(block);
-    warpgroup &group = block.groups[own_number() / THREADS];
-    const uint64_t before = group.complete;
     if (cod_emulated_capability() != 90)
         cod_emulated_fault("wgmma on a GPU of compute capability %d.%d", cod_emulated_capability() / 10,
                            cod_emulated_capability() % 10);
     check_descriptor(b);
-    join(group, thread, own_number() % THREADS, d, a, b);
-    if (group.complete > before) { /* what it reads must be there from its start on */
-        float unused[K][N];
+    check_matrix(block.groups[own_number() / WGMMA_THREADS], thread.next, b);
+    if (join(block.warps[own_number() / LANES], thread, own_number() % LANES, d, a, b)) {
+        float unused[K][N]; /* what it reads must be there from its start on */
         read_b(block, b, unused);
     }
 }
 
 /** Gives the thread its sums of the products before `end`, where none that it started later adds to them. */
-static void take(warpgroup &group, thread_products &thread, unsigned number, int64_t end)
+static void take(warp_products &warp, thread_products &thread, unsigned lane, int64_t end)
 {
     for (; thread.done < end; thread.done++) {
-        const operand *o = &product_of(group, thread.done)->of[number];
+        const operand *o = &product_of(warp, thread.done)->of[lane];
         bool last = true;
         for (int64_t later = thread.done + 1; later < thread.next; later++) {
-            operand *next = &product_of(group, later)->of[number];
+            operand *next = &product_of(warp, later)->of[lane];
             if (next->d != o->d)
                 continue;
             last = false;
-            if (next->after == thread.done && !product_of(group, later)->computed) {
+            if (next->after == thread.done && !product_of(warp, later)->computed) {
                 memcpy(next->sums, o->sums, sizeof next->sums);
                 next->after = NONE;
             }
@@ -319,15 +327,15 @@ static void take(warpgroup &group, thread_products &thread, unsigned number, int
     }
 }
 
-/** Forgets products that all threads have waited for. */
-static void forget(block_products &block, warpgroup &group)
+/** Forgets products that all lanes have waited for. */
+static void forget(const block_products &block, warp_products &warp)
 {
-    const unsigned first = own_number() / THREADS * THREADS;
+    const unsigned first = own_number() / LANES * LANES;
     int64_t least = INT64_MAX;
-    for (unsigned t = first; t < first + THREADS; t++)
+    for (unsigned t = first; t < first + LANES; t++)
         least = block.threads[t].done < least ? block.threads[t].done : least;
-    for (; group.first < least; group.first++)
-        group.products.pop_front();
+    for (; warp.first < least; warp.first++)
+        warp.products.pop_front();
 }
 
 void cod_emulated_wgmma_wait(int under_way)
@@ -336,15 +344,13 @@ void cod_emulated_wgmma_wait(int under_way)
     cod_emulated_together("wgmma_wait", &nothing, 1, &nothing, 1, cod_emulated_act_sync);
     block_products &block = own_block();
     thread_products &thread = own_thread(block);
-    warpgroup &group = block.groups[own_number() / THREADS];
+    warp_products &warp = block.warps[own_number() / LANES];
     const size_t pending = static_cast<size_t>(under_way), groups = thread.groups.size();
     if (groups <= pending)
         return;
     const int64_t end = thread.groups[groups - pending - 1];
-    while (group.complete < static_cast<uint64_t>(end))
-        cod_emulated_wait_change(&group.complete, "wgmma_wait");
-    compute(block, group, end);
-    take(group, thread, own_number() % THREADS, end);
+    compute(block, warp, end);
+    take(warp, thread, own_number() % LANES, end);
     thread.groups.erase(thread.groups.begin(), thread.groups.begin() + static_cast<ptrdiff_t>(groups - pending));
-    forget(block, group);
+    forget(block, warp);
 }
