@@ -23,13 +23,44 @@ enum { LEAST_CAPABILITY = 70, LEAST_DRIVER = CUDART_VERSION / 1000 * 1000 };
 #define COD_CUDA_ARCHITECTURES "unknown architectures"
 #endif
 
+/** COD_CUDA_SYNC=1: the host waits for each plan. */
+static bool waits_for_plans()
+{
+    const char *wanted = getenv("COD_CUDA_SYNC");
+    return wanted != nullptr && strcmp(wanted, "1") == 0;
+}
+
+/** What a kernel made. Every later call has the error, too, and none may have caused it. */
+static bool is_of_a_kernel(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+        return true;
+    default:
+        return false;
+    }
+}
+
 cod_status cuda_status(cudaError_t error, const char *call, const char *file, int line)
 {
+    const char *what = cudaGetErrorString(error);
     if (error == cudaSuccess)
         return COD_OK;
     cudaGetLastError(); /* said here, and not again by the next call */
+    if (is_of_a_kernel(error))
+        return cod_fail_at(COD_ERR_BACKEND, file, line, "cuda",
+                           "CUDA: a kernel failed, and this process can do nothing more on the GPU: %s%s", what,
+                           waits_for_plans() ? "" : "; COD_CUDA_SYNC=1 names the layer");
     return cod_fail_at(error == cudaErrorMemoryAllocation ? COD_ERR_MEMORY : COD_ERR_BACKEND, file, line, "cuda",
-                       "CUDA: %s: %s", call, cudaGetErrorString(error));
+                       "CUDA: %s: %s", call, what);
 }
 
 /* Ranges that profilers show beside kernels. Without one a call of NVTX tests a pointer. */
@@ -139,8 +170,7 @@ static cod_status device_open(const cod_device_options *options, cod_device **ou
     device->multiprocessors = properties.multiProcessorCount;
     device->shared_bytes = properties.sharedMemPerBlockOptin;
     device->chains = can_chain(&properties);
-    const char *alone = getenv("COD_CUDA_SYNC");
-    device->alone = alone != nullptr && strcmp(alone, "1") == 0;
+    device->alone = waits_for_plans();
     cuda_describe_gpu(device, &properties, "/proc/driver/nvidia/version");
     const cod_status status = COD_CUDA(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking));
     if (status != COD_OK) {

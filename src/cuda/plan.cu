@@ -188,6 +188,8 @@ cod_status cuda_plans_prepare_updated(cod_device *device, cod_plan *const *plans
 cod_status cuda_plan_run(cod_plan *plan, cod_queue *queue)
 {
     nvtxRangePushA(plan->label);
+    if (plan->device->alone)
+        cuda_chain_end(plan->device); /* the host waited for what was before */
     cod_status status = plan->run(plan, cuda_stream(plan->device, queue));
     if (plan->device->alone)
         COD_THEN(status, COD_CUDA(cudaStreamSynchronize(cuda_stream(plan->device, queue))));

@@ -32,7 +32,8 @@ static int faulty_orders(char *message, size_t shared_bytes, void (*kernel)(P...
     for (uint64_t seed = 0; seed < 8; seed++) {
         char first[256];
         cod_emulated_set_seed(seed);
-        const cod_status status = cuda_launch(nullptr, kernel, 2, THREADS, shared_bytes, arguments...);
+        cod_status status = cuda_launch(nullptr, kernel, 2, THREADS, shared_bytes, arguments...);
+        COD_THEN(status, COD_CUDA(cudaDeviceSynchronize()));
         const size_t faults = cod_emulated_faults(first, sizeof first);
         assert_true((status == COD_OK) == (faults == 0));
         if (faults > 0) {

@@ -401,8 +401,9 @@ template <chain_misdeed what> static int faulty_chains(char *message)
         device.chain = device.stream;
         char first[256];
         assert_int_equal(cod_emulated_faults(first, sizeof first), 0);
-        const cod_status status =
+        cod_status status =
             cuda_launch_chained(&device, device.stream, chain_kernel<what>, 2, THREADS, THREADS * 16, in, out);
+        COD_THEN(status, COD_CUDA(cudaStreamSynchronize(device.stream)));
         assert_int_equal(cod_emulated_launches(&chained), 2);
         assert_int_equal(chained, 1);
         const size_t faults = cod_emulated_faults(first, sizeof first);
@@ -498,4 +499,58 @@ TEST(late_streams_are_ordered_by_events_alone)
     assert_int_equal(wrong_copies(true), 0);
     const int wrong = wrong_copies(false);
     assert_true(wrong > 0 && wrong < 16);
+}
+
+/** How a kernel's fault reaches the host: by itself, in a recording, or late. */
+enum fault_way { AT_ONCE, RECORDED, LATE };
+
+static void expect_broken(cudaStream_t stream, cudaEvent_t event, float *out, fault_way way)
+{
+    char message[256];
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    void *memory = nullptr;
+    cod_emulated_set_late(way == LATE);
+    *out = 0;
+    if (way == RECORDED)
+        assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    assert_ok(cuda_launch(stream, outside_kernel, 1, 32, 0, out, 10));
+    const cod_status second = cuda_launch(stream, outside_kernel, 1, 32, 0, out, 0); /* does not run any more */
+    assert_int_equal(second, way == AT_ONCE ? COD_ERR_BACKEND : COD_OK);
+    if (way == RECORDED) {
+        assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+        assert_int_equal(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+        assert_int_equal(cudaGraphLaunch(exec, stream), cudaSuccess);
+        cudaGraphDestroy(graph);
+    }
+    assert_int_equal(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
+    assert_true(*out == 0);
+    for (int time = 0; time < 2; time++) {
+        assert_int_equal(cudaGetLastError(), cudaErrorLaunchFailure);
+        assert_int_equal(cudaMalloc(&memory, 4), cudaErrorLaunchFailure);
+        assert_int_equal(cudaMemsetAsync(out, 0, 4, stream), cudaErrorLaunchFailure);
+        assert_int_equal(cudaEventRecord(event, stream), cudaErrorLaunchFailure);
+        assert_int_equal(cudaEventQuery(event), cudaErrorLaunchFailure);
+        assert_int_equal(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
+    }
+    if (exec != nullptr)
+        cudaGraphExecDestroy(exec);
+    assert_true(cod_emulated_faults(message, sizeof message) > 0);
+    cod_emulated_set_late(false);
+    assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
+    assert_true(*out == 0);
+}
+
+TEST(a_kernels_error_comes_later_and_stays)
+{
+    float *out = device_floats(10);
+    cudaStream_t stream;
+    cudaEvent_t event;
+    assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+    for (fault_way way : {AT_ONCE, RECORDED, LATE})
+        expect_broken(stream, event, out, way);
+    cudaEventDestroy(event);
+    cudaStreamDestroy(stream);
+    cudaFree(out);
 }

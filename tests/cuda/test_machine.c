@@ -233,3 +233,56 @@ TEST(plans_can_be_waited_for_one_by_one)
     backend->buffer_destroy(work.device, buffer);
     backend->close(work.device);
 }
+
+/** Runs a plan that reads behind its memory, and then a sound one. @return the status of the first */
+static cod_status run_broken(const char *sync)
+{
+    const cod_backend *backend = &cod_cuda_backend;
+    cod_device *device = NULL;
+    cod_buffer *buffer = NULL, *more = NULL;
+    cod_event *event = NULL;
+    cod_plan *plans[2] = {NULL, NULL};
+    char fault[256], message[512];
+    bool reached = false;
+    setenv("COD_CUDA_SYNC", sync, 1);
+    assert_ok(backend->open(NULL, &device));
+    assert_ok(backend->buffer_create(device, 65536, &buffer));
+    assert_ok(backend->event_create(device, &event));
+    cod_op ops[2] = {convolution(buffer), convolution(buffer)};
+    ops[0].inputs[0].offset = 65536 - 32;
+    ops[0].name = "beyond";
+    buffer->bytes *= 2; /* so that the plan is made */
+    for (int i = 0; i < 2; i++)
+        assert_ok(backend->plan_create(device, &ops[i], &plans[i]));
+    assert_ok(backend->plans_prepare(device, plans, 2, NULL));
+    const cod_status first = backend->plan_run(plans[0], NULL);
+    snprintf(message, sizeof message, "%s", cod_error_message());
+    assert_fails(COD_ERR_BACKEND,
+                 "conv2d 'first': CUDA: a kernel failed, and this process can do nothing more on the "
+                 "GPU: a read beside 65536 bytes",
+                 backend->plan_run(plans[1], NULL));
+    const char *advice = strstr(cod_error_message(), "; COD_CUDA_SYNC=1 names the layer");
+    assert_true((advice == NULL) == (strcmp(sync, "1") == 0));
+    assert_fails(COD_ERR_BACKEND, "a kernel failed", backend->buffer_create(device, 64, &more));
+    assert_fails(COD_ERR_BACKEND, "a kernel failed", backend->event_record(event, NULL));
+    assert_fails(COD_ERR_BACKEND, "a kernel failed", backend->event_query(event, &reached));
+    assert_fails(COD_ERR_BACKEND, "a kernel failed", backend->event_wait(event));
+    assert_true(cod_emulated_faults(fault, sizeof fault) > 0);
+    assert_ok(backend->plan_run(plans[1], NULL)); /* as in a new process */
+    for (int i = 0; i < 2; i++)
+        backend->plan_destroy(plans[i]);
+    backend->event_destroy(event);
+    backend->buffer_destroy(device, buffer);
+    backend->close(device);
+    unsetenv("COD_CUDA_SYNC");
+    if (first != COD_OK)
+        cod_test_assert_contains(message, "conv2d 'beyond': CUDA: a kernel failed");
+    return first;
+}
+
+/** The call that queued it does not know yet, unless each plan is waited for. */
+TEST(a_kernels_error_is_every_later_calls)
+{
+    assert_int_equal(run_broken("0"), COD_OK);
+    assert_int_equal(run_broken("1"), COD_ERR_BACKEND);
+}

@@ -367,6 +367,39 @@ TEST_WITH(a_candidate_that_fails_is_passed_over, clean, NULL)
 }
 
 #ifndef COD_TESTED_ON_DEVICE
+__global__ void outside_kernel(float *memory)
+{
+    memory[-1] = 1;
+}
+
+static cod_status run_outside(const cod_plan *plan, cudaStream_t stream)
+{
+    return cuda_launch(stream, outside_kernel, 1, WARP_LANES, 0, static_cast<float *>(plan->memory));
+}
+
+static cod_status make_outside(cod_plan *plan, const cuda_candidate *)
+{
+    plan->run = run_outside;
+    return cuda_plan_memory(plan, 4);
+}
+
+/** Nothing can be passed over then: the process has lost the GPU. */
+TEST_WITH(a_candidate_that_breaks_the_device_is_named, clean, NULL)
+{
+    char fault[256];
+    const cod_op op = tuned_op(false);
+    cod_test_op test;
+    cuda_candidates list = {};
+    assert_ok(cod_test_op_init(&test, test_cuda, &op));
+    conv_own_candidates(test.plan, &list);
+    list.count = 1;
+    cuda_candidates_add(&list, "planted", {make_outside, nullptr, 0});
+    cuda_plan_clear(test.plan);
+    assert_fails(COD_ERR_BACKEND, "timing 'planted': CUDA: ", cuda_tuner_make(test.plan, "outside", &list));
+    assert_true(cod_emulated_faults(fault, sizeof fault) > 0);
+    cod_test_op_clear(&test);
+}
+
 /** The trial's tensors do not fit beside the op's: the cost model decides, and nothing is remembered. */
 TEST_WITH(without_memory_nothing_is_timed, clean, NULL)
 {

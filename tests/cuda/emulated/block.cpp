@@ -597,5 +597,7 @@ cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::funct
     cod_emulated_watch_memory(false);
     cod_emulated_check_memory();
     run.kernel = nullptr;
-    return cod_emulated_fault_count() == before ? cudaSuccess : cudaErrorLaunchFailure;
+    if (cod_emulated_fault_count() != before)
+        cod_emulated_break();
+    return cudaSuccess;
 }

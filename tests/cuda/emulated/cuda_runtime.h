@@ -46,6 +46,14 @@ typedef enum cudaError {
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorUnsupportedPtxVersion = 222,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorAssert = 710,
+    cudaErrorHardwareStackError = 714,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
+    cudaErrorInvalidAddressSpace = 717,
+    cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901
@@ -148,7 +156,7 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
 /** Lets launches of a kernel have so much dynamic shared memory; without, 48 KiB are the most. */
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes);
 /** Whether a GPU takes the launch, its grid, its blocks and their shared memory; else a fault. */
-bool cod_emulated_may_launch(const cod_emulated_launch &launch);
+cudaError_t cod_emulated_may_launch(const cod_emulated_launch &launch);
 /** Runs a kernel: `thread` once in every thread of every block. */
 cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread);
 
@@ -160,8 +168,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
             launch.chained = config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
-    if (!cod_emulated_may_launch(launch))
-        return cudaErrorInvalidValue;
+    const cudaError_t error = cod_emulated_may_launch(launch);
+    if (error != cudaSuccess)
+        return error;
     auto values = std::make_shared<std::tuple<P...>>(arguments...);
     return cod_emulated_queue(config->stream, &launch,
                               [=]() { return cod_emulated_run(launch, [=]() { std::apply(kernel, *values); }); });

@@ -22,7 +22,11 @@ extern "C" {
  * ask or wait for the device: the capture's end fails. With a programmatic edge: memory of the device that is used
  * before chain_wait() (but for copy16_ahead_start()), threads that end without having called it, and an edge from
  * what is no kernel. That memory is watched in some of the blocks alone: the first launches of each kernel, and
- * every so many-th. A launch with a fault also fails.
+ * every so many-th.
+ *
+ * A kernel with a fault ends what the process can do with the device, as on a GPU: the launch succeeds, and every later
+ * call fails until this function is called, which stands for a new process. Launches that are refused fail at once, and
+ * do no further harm.
  */
 size_t cod_emulated_faults(char *first, size_t bytes);
 

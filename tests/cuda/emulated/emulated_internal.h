@@ -21,6 +21,10 @@ size_t cod_emulated_fault_count();
 uint64_t cod_emulated_seed();
 /** Keeps an error for cudaGetLastError(). */
 cudaError_t cod_emulated_give(cudaError_t error);
+/** A kernel has failed. No call says so that launched it, but all from now on fail, and nothing of the device runs. */
+void cod_emulated_break();
+/** What every call returns before it does anything else, where it is no success. */
+cudaError_t cod_emulated_broken();
 
 /* block.cpp */
 /** Which thread of which kernel runs, such as " in thread 3 of block 1 of name(int)"; "" where none does. */

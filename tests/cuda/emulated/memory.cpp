@@ -200,6 +200,8 @@ size_t cod_emulated_whole_memory()
 static cudaError_t allocate(void **memory, size_t bytes, bool pinned)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (cod_emulated_spoils_capture())
         return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     allocation a = {{}, bytes, pinned};
@@ -233,7 +235,7 @@ static cudaError_t release(void *pointer, bool pinned)
     used_bytes -= pinned ? 0 : a.bytes;
     allocations.erase(found);
     munmap(a.place.pages - FENCE, a.place.page_bytes + 2 * FENCE);
-    return cudaSuccess;
+    return cod_emulated_broken();
 }
 
 bool cod_emulated_range_inside(const void *pointer, size_t bytes)
@@ -270,6 +272,8 @@ cudaError_t cudaFreeHost(void *memory)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     *free_bytes = cod_emulated_whole_memory() - used_bytes;
     *total_bytes = cod_emulated_whole_memory();
     return cudaSuccess;

@@ -1,11 +1,13 @@
 /** CUDA's runtime without a GPU: faults, and the machine that is played. */
 #include "emulated_internal.h"
 
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <unistd.h>
 
 enum { SHARED_AT_FIRST = 48 << 10, MOST_SHARED = 227 << 10, MOST_THREADS = 1024 };
 
@@ -23,12 +25,23 @@ static std::map<const void *, size_t> allowed_shared; /**< by kernel */
 static bool seed_known;
 static char first_fault[512];
 static cudaError_t last_error;
+static std::atomic<bool> broken; /**< a kernel has failed */
 
 cudaError_t cod_emulated_give(cudaError_t error)
 {
     if (error != cudaSuccess)
         last_error = error;
     return error;
+}
+
+void cod_emulated_break()
+{
+    broken = true;
+}
+
+cudaError_t cod_emulated_broken()
+{
+    return broken ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 void cod_emulated_fault(const char *format, ...)
@@ -44,6 +57,17 @@ void cod_emulated_fault(const char *format, ...)
     va_end(arguments);
 }
 
+/** A fault that no test asks for is a failure, too. */
+static struct last_question {
+    ~last_question()
+    {
+        if (faults == 0)
+            return;
+        fprintf(stderr, "the emulated GPU: %zu faults that nobody asked for; the first: %s\n", faults, first_fault);
+        _exit(1);
+    }
+} question;
+
 /** Of a block, as a launch may ask for it: V100, T4, H100. */
 static int most_shared()
 {
@@ -53,6 +77,8 @@ static int most_shared()
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (bytes < 0 || bytes > most_shared())
         return cod_emulated_give(cudaErrorInvalidValue);
     allowed_shared[kernel] = static_cast<size_t>(bytes);
@@ -75,9 +101,11 @@ static bool is_within(const dim3 &size, const dim3 &most)
     return size.x >= 1 && size.x <= most.x && size.y >= 1 && size.y <= most.y && size.z >= 1 && size.z <= most.z;
 }
 
-bool cod_emulated_may_launch(const cod_emulated_launch &launch)
+cudaError_t cod_emulated_may_launch(const cod_emulated_launch &launch)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     /* CUDA C++ Programming Guide, technical specifications: the same for all compute capabilities from 5.0 on. */
     const dim3 grid = launch.grid, block = launch.block, most_blocks(0x7FFFFFFF, 65535, 65535),
                most_threads(1024, 1024, 64);
@@ -85,9 +113,9 @@ bool cod_emulated_may_launch(const cod_emulated_launch &launch)
     if (!is_within(grid, most_blocks) || !is_within(block, most_threads) || threads > MOST_THREADS) {
         cod_emulated_fault("a launch of %ux%ux%u blocks of %ux%ux%u threads, which no GPU takes", grid.x, grid.y,
                            grid.z, block.x, block.y, block.z);
-        return false;
+        return cudaErrorInvalidValue;
     }
-    return may_share(launch.kernel, launch.shared_bytes);
+    return may_share(launch.kernel, launch.shared_bytes) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 size_t cod_emulated_fault_count()
@@ -99,9 +127,13 @@ size_t cod_emulated_faults(char *first, size_t bytes)
 {
     const cod_emulated_locked held(cod_emulated_lock);
     cod_emulated_check_memory();
+    if (broken)
+        cod_emulated_finish();
     const size_t count = faults;
     snprintf(first, bytes, "%s", first_fault);
     faults = 0;
+    broken = false;
+    last_error = cudaSuccess;
     first_fault[0] = '\0';
     return count;
 }
@@ -177,6 +209,8 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaGetLastError()
 {
+    if (cod_emulated_broken() != cudaSuccess) /* stays */
+        return cod_emulated_broken();
     const cudaError_t error = last_error;
     last_error = cudaSuccess;
     return error;
@@ -190,11 +224,15 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 cudaError_t cudaSetDevice(int device)
 {
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     return cod_emulated_give(device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 cudaError_t cod_emulated_kernel_image(cudaFuncAttributes *attributes)
 {
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     attributes->binaryVersion = machine.capability;
     attributes->ptxVersion = machine.ptx > 0 ? machine.ptx : machine.capability;
     return cod_emulated_give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);

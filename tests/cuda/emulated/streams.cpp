@@ -69,6 +69,12 @@ cod_emulated_queued cod_emulated_take_queued(void)
     return seen;
 }
 
+/** Does work, unless a kernel has ended all work. */
+static cudaError_t perform(const work_done &work)
+{
+    return cod_emulated_broken() != cudaSuccess ? cudaSuccess : cod_emulated_give(work());
+}
+
 /** Does the first work of a stream that may begin, which one is chance. @return false where there is none */
 static bool do_some(cudaError_t *error)
 {
@@ -82,7 +88,7 @@ static bool do_some(cudaError_t *error)
     cod_emulated_stream *stream = able[chance() % able.size()];
     const queued first = std::move(stream->pending.front());
     stream->pending.pop_front();
-    const cudaError_t status = cod_emulated_give(first.work());
+    const cudaError_t status = perform(first.work);
     if (*error == cudaSuccess)
         *error = status;
     return true;
@@ -94,10 +100,12 @@ template <typename R> static cudaError_t do_until(R reached)
     cudaError_t error = cudaSuccess;
     while (!reached())
         if (!do_some(&error)) {
+            if (cod_emulated_broken() != cudaSuccess)
+                break;
             cod_emulated_fault("streams wait for each other for ever");
             return cod_emulated_give(cudaErrorLaunchFailure);
         }
-    return error;
+    return cod_emulated_broken() != cudaSuccess ? cod_emulated_broken() : error;
 }
 
 void cod_emulated_finish()
@@ -118,7 +126,7 @@ void cod_emulated_set_late(bool wanted)
 static cudaError_t put(cudaStream_t stream, work_done work, std::shared_ptr<progress> awaited = nullptr)
 {
     if (!late || stream == nullptr)
-        return cod_emulated_give(work());
+        return perform(work);
     const uint64_t record = awaited != nullptr ? awaited->asked : 0;
     stream->pending.push_back({std::move(work), std::move(awaited), record});
     return cudaSuccess;
@@ -127,6 +135,8 @@ static cudaError_t put(cudaStream_t stream, work_done work, std::shared_ptr<prog
 cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch, work_done work)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (launch != nullptr) {
         launches++;
         chained_launches += launch->chained;
@@ -188,6 +198,8 @@ cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cuda
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     *stream = new cod_emulated_stream;
     streams.push_back(*stream);
     return cudaSuccess;
@@ -207,6 +219,8 @@ static cudaError_t outside_capture(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (cod_emulated_spoils_capture() || outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     return do_until([=]() { return stream == nullptr || stream->pending.empty(); });
@@ -215,6 +229,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaDeviceSynchronize()
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     for (cod_emulated_stream *stream : streams)
         if (outside_capture(stream) != cudaSuccess)
             return cudaErrorStreamCaptureUnsupported;
@@ -229,12 +245,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     do_until([=]() { return stream->pending.empty(); });
     std::erase(streams, stream);
     delete stream;
-    return cudaSuccess;
+    return cod_emulated_broken();
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     return put(
@@ -244,6 +262,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     stream->capture = new cod_emulated_graph;
@@ -261,7 +281,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     if (*graph == nullptr)
         return cod_emulated_give(cudaErrorInvalidValue);
     if (!stream->spoilt)
-        return cudaSuccess;
+        return cod_emulated_broken();
     delete *graph;
     *graph = nullptr;
     return cod_emulated_give(cudaErrorStreamCaptureInvalidated);
@@ -269,6 +289,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (getenv("COD_CUDA_GRAPHS_FAIL") != nullptr)
         return cod_emulated_give(cudaErrorMemoryAllocation);
     *exec = new cod_emulated_graph(*graph);
@@ -278,19 +300,19 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     delete graph;
-    return cudaSuccess;
+    return cod_emulated_broken();
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     delete exec;
-    return cudaSuccess;
+    return cod_emulated_broken();
 }
 
 static cudaError_t do_all(const std::vector<work_done> &list)
 {
     for (const auto &work : list) {
-        const cudaError_t error = work();
+        const cudaError_t error = perform(work);
         if (error != cudaSuccess)
             return error;
     }
@@ -299,6 +321,8 @@ static cudaError_t do_all(const std::vector<work_done> &list)
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     const cod_emulated_locked hold(cod_emulated_lock);
@@ -312,6 +336,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     *event = new cod_emulated_event;
     (*event)->timed = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
@@ -320,12 +346,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     delete event;
-    return cudaSuccess;
+    return cod_emulated_broken();
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     const uint64_t record = ++event->records->asked;
@@ -339,6 +367,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (cod_emulated_spoils_capture())
         return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     return event->records->reached >= event->records->asked ? cudaSuccess : cudaErrorNotReady;
@@ -347,6 +377,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (cod_emulated_spoils_capture())
         return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
     const uint64_t record = event->records->asked;
@@ -355,6 +387,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 {
+    if (cod_emulated_broken() != cudaSuccess)
+        return cod_emulated_broken();
     if (!begin->timed || begin->records->reached == 0 || !end->timed || end->records->reached == 0)
         return cod_emulated_give(cudaErrorInvalidValue);
     *ms = std::chrono::duration<float, std::milli>(end->records->at - begin->records->at).count();
