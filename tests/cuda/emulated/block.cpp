@@ -16,8 +16,9 @@ struct async_copy {
     const unsigned char *source;
     unsigned bytes;
     uint64_t group;
-    bool ahead; /**< may read memory before chain_wait() */
-    bool taken; /**< `value` was read when it started; else its source is read when it lands */
+    bool ahead;        /**< may read memory before chain_wait() */
+    bool taken;        /**< `value` was read when it started; else its source is read when it lands */
+    const void *place; /**< in the program, behind the instruction */
     unsigned char value[16];
 };
 
@@ -35,6 +36,7 @@ struct thread_state {
 /** Threads that come together at one instruction. */
 struct meeting {
     unsigned arrived;
+    uint32_t warps; /**< of the threads that arrived at a part's barrier, one a bit */
     uint64_t times;
     const char *name;
     unsigned char in[LANES * MOST_OPERAND], out[LANES * MOST_OPERAND];
@@ -49,7 +51,8 @@ static struct {
     unsigned count, alive, current;
     unsigned char *shared;
     size_t shared_bytes;
-    uint64_t chance; /**< of copies */
+    uint64_t chance;   /**< of copies */
+    const void *place; /**< of the warp's instruction that runs */
     const std::function<void()> *body;
     const void *kernel; /**< NULL = none runs */
     bool in_thread;
@@ -100,6 +103,7 @@ static void open_block_barrier()
     cod_emulated_wgmma_barrier();
     run.block.arrived = 0;
     run.block.times++;
+    cod_emulated_races_barrier(UINT32_MAX);
 }
 
 void cod_emulated_block_sync()
@@ -117,8 +121,11 @@ void cod_emulated_part_sync(unsigned part, unsigned threads)
         return;
     }
     meeting *m = &run.parts[part];
+    m->warps |= 1u << run.current / LANES;
     if (++m->arrived == threads) {
+        cod_emulated_races_barrier(m->warps);
         m->arrived = 0;
+        m->warps = 0;
         m->times++;
     } else {
         wait_for(m, "part_sync");
@@ -157,7 +164,10 @@ void cod_emulated_together(const char *name, const void *in, size_t in_bytes, vo
         cod_emulated_fault("threads of one warp are in %s and in %s", warp->name, name);
     memcpy(warp->in + lane * in_bytes, in, in_bytes);
     if (++warp->arrived == LANES) {
+        run.place = __builtin_return_address(0);
         act(warp->in, warp->out);
+        if (act == cod_emulated_act_sync)
+            cod_emulated_races_warp(run.current / LANES);
         warp->arrived = 0;
         warp->times++;
     } else {
@@ -197,9 +207,16 @@ void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, b
     cod_emulated_aligned(target, 16, "copy16_start, target");
     cod_emulated_aligned(source, 16, "copy16_start, source");
     in_shared(target, 16, "copy16_start");
+    cod_emulated_races_access(target, 16, true, false, run.current, __builtin_return_address(0));
     memset(target, POISON, 16);
-    async_copy copy = {static_cast<unsigned char *>(target), static_cast<const unsigned char *>(source), bytes,
-                       self()->groups, ahead, false, {}};
+    async_copy copy = {static_cast<unsigned char *>(target),
+                       static_cast<const unsigned char *>(source),
+                       bytes,
+                       self()->groups,
+                       ahead,
+                       false,
+                       __builtin_return_address(0),
+                       {}};
     run.chance = run.chance * 6364136223846793005u + 1442695040888963407u;
     copy.taken = run.chance >> 63 != 0;
     if (copy.taken)
@@ -221,6 +238,7 @@ static void land(thread_state *thread, uint64_t end)
             thread->copies[kept++] = copy;
             continue;
         }
+        cod_emulated_races_access(copy.target, 16, true, false, run.current, copy.place);
         if (copy.taken)
             memcpy(copy.target, copy.value, 16);
         else
@@ -389,8 +407,9 @@ static void load_matrices(const unsigned char *in, unsigned char *out, bool tran
                     row = column;
                     column = swap;
                 }
-                memcpy(out + lane * 16 + matrix * 4 + half * 2,
-                       static_cast<const unsigned char *>(rows[matrix * 8 + row]) + column * 2, 2);
+                const unsigned char *from = static_cast<const unsigned char *>(rows[matrix * 8 + row]) + column * 2;
+                cod_emulated_races_access(from, 2, false, false, run.current / LANES * LANES + lane, run.place);
+                memcpy(out + lane * 16 + matrix * 4 + half * 2, from, 2);
             }
 }
 
@@ -473,7 +492,7 @@ static void start_threads(dim3 block)
     cod_emulated_wgmma_block_begin();
     run.block.arrived = run.chain.arrived = 0;
     for (meeting &part : run.parts)
-        part.arrived = 0;
+        part.arrived = part.warps = 0;
 }
 
 /** Nobody can go on: says where two of the threads are. */
@@ -506,7 +525,9 @@ static bool resume(unsigned number)
         return false;
     threadIdx = thread->index;
     run.in_thread = true;
+    cod_emulated_races_enter(0, number);
     cod_fibre_resume(&thread->fibre);
+    cod_emulated_races_leave();
     run.in_thread = false;
     return true;
 }
@@ -584,6 +605,7 @@ cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::funct
         blockIdx = dim3(static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
                         static_cast<unsigned>(number / grid.x / grid.y));
         run.shared = cod_emulated_shared_begin(shared_bytes);
+        cod_emulated_races_begin(0, run.shared, shared_bytes);
         run.watched = watched && (i == 0 || i + 1 == blocks);
         if (run.watched)
             cod_emulated_forbid_memory(true);

@@ -40,6 +40,29 @@ void cod_emulated_wgmma_block_begin();
 void cod_emulated_wgmma_barrier();
 void cod_emulated_wgmma_thread_end();
 
+/* races.cpp, of libraries with COD_CUDA_RACES */
+#ifdef COD_CUDA_RACES
+/** Block `number` of those that run at a time begins, with so much shared memory. */
+void cod_emulated_races_begin(unsigned number, const unsigned char *memory, size_t bytes);
+/** The block and its thread that run from now on; what is called below is of them. */
+void cod_emulated_races_enter(unsigned number, unsigned thread);
+void cod_emulated_races_leave();
+/** All lanes of a warp are in warp_sync(). */
+void cod_emulated_races_warp(unsigned warp);
+/** All threads of these warps, one a bit, are in a barrier of the block or of a part of it. */
+void cod_emulated_races_barrier(uint32_t warps);
+/** A thread is about to use shared memory, if it is that; `place`: behind the instruction. */
+void cod_emulated_races_access(const void *address, size_t bytes, bool writes, bool atomic, unsigned thread,
+                               const void *place);
+#else
+static inline void cod_emulated_races_begin(unsigned, const unsigned char *, size_t) {}
+static inline void cod_emulated_races_enter(unsigned, unsigned) {}
+static inline void cod_emulated_races_leave() {}
+static inline void cod_emulated_races_warp(unsigned) {}
+static inline void cod_emulated_races_barrier(uint32_t) {}
+static inline void cod_emulated_races_access(const void *, size_t, bool, bool, unsigned, const void *) {}
+#endif
+
 /* kernels.cpp */
 /** As the compiler has it in the program's symbols, and as people write it; NULL where there is none. */
 const char *cod_emulated_kernel_symbol(const void *kernel);

@@ -3,7 +3,8 @@
  * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others; in which order
  * fibres and blocks run follows from a seed. Instructions of a whole warp wait until all its threads have come to the
  * same one. An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before;
- * it reads its source when it starts or when it lands, as chance has it.
+ * it reads its source when it starts or when it lands, as chance has it. That instructions of a warp wait orders more
+ * than a GPU does; libraries with COD_CUDA_RACES find what relies on it (races.cpp).
  */
 #ifndef COD_TESTS_CUDA_EMULATED_WARP_H
 #define COD_TESTS_CUDA_EMULATED_WARP_H
@@ -213,23 +214,36 @@ template <int under_way> static inline void copy_wait()
     cod_emulated_copy_wait(under_way);
 }
 
-static inline void atomic_add(float *target, float value)
+/* Atomic, so that only a plain access of the same memory races with it. */
+#ifdef COD_CUDA_RACES
+void cod_emulated_atomic(const void *target, size_t bytes);
+#define COD_EMULATED_ATOMIC(target) cod_emulated_atomic(target, sizeof *(target))
+#else
+#define COD_EMULATED_ATOMIC(target) (void)0
+#endif
+
+__attribute__((no_sanitize("thread"))) static inline void atomic_add(float *target, float value)
 {
+    COD_EMULATED_ATOMIC(target);
     *target += value;
 }
 
-static inline void atomic_add(unsigned long long *target, unsigned long long value)
+__attribute__((no_sanitize("thread"))) static inline void atomic_add(unsigned long long *target,
+                                                                     unsigned long long value)
 {
+    COD_EMULATED_ATOMIC(target);
     *target += value;
 }
 
-static inline void atomic_add(uint32_t *target, uint32_t value)
+__attribute__((no_sanitize("thread"))) static inline void atomic_add(uint32_t *target, uint32_t value)
 {
+    COD_EMULATED_ATOMIC(target);
     *target += value;
 }
 
-static inline unsigned ticket_take(unsigned *ticket)
+__attribute__((no_sanitize("thread"))) static inline unsigned ticket_take(unsigned *ticket)
 {
+    COD_EMULATED_ATOMIC(ticket);
     return (*ticket)++;
 }
 
