@@ -75,6 +75,7 @@ echo "$1 $2 $4 ${COD_CUDA_TUNE_S-none}" >>"$STAND_LOG"
 optimiser=sgd
 [ "$2" != srresnet ] || optimiser=adam
 [ "$1 $2 $4" != "$STAND_HANGS" ] || exec sleep 600
+[ -z "$STAND_REFUSES" ] || echo "warning: cuda: cudnn-3 of conv2d is not used: its results are not those of our kernels" >&2
 case $1 in
     teacher) echo '{"step_ms": 1.0, "taught_ms": 1.1}' ;;
     codes) echo '{"weights": 1000000, "key_us": 1, "read_key_us": 1, "delta_us": 1, "read_delta_us": 1, "copy_key_us": 1, "copy_delta_us": 1, "copy_f32_us": 1}' ;;
@@ -110,11 +111,11 @@ def budget():
         pytorch.write_text(PYTORCH_STAND_IN)
         (folder / "torch.py").touch()
 
-        def run(seconds, cases, hangs="", sleeps="", optimiser=""):
+        def run(seconds, cases, hangs="", sleeps="", optimiser="", refuses="", more=()):
             log.write_text("")
             begin = time.monotonic()
-            done = script("gpu_steps.py", "--pytorch", str(pytorch), "--cases", cases, "--rounds", "2", "--seconds", str(seconds), program=str(program),
-                          PYTHONPATH=str(folder), STAND_LOG=str(log), STAND_HANGS=hangs, STAND_SLEEPS=sleeps, STAND_OPTIMISER=optimiser)
+            done = script("gpu_steps.py", "--pytorch", str(pytorch), "--cases", cases, "--rounds", "2", "--seconds", str(seconds), *more, program=str(program),
+                          PYTHONPATH=str(folder), STAND_LOG=str(log), STAND_HANGS=hangs, STAND_SLEEPS=sleeps, STAND_OPTIMISER=optimiser, STAND_REFUSES=refuses)
             return done, done.stdout.splitlines(), time.monotonic() - begin
 
         done, lines, took = run(30, "srresnet-16,srresnet-256,mlp4-100,resnet50-64", "serve srresnet 256", "resnet50 64")
@@ -136,6 +137,15 @@ def budget():
 
         done, lines, _ = run(60, "mlp4-100", optimiser="adam")
         assert done.returncode == 1 and "mlp4-100: eager trains with adam, ours with sgd" in done.stderr, done
+
+        # A library may be right that the tuner refuses. The time is what the file says that it waits for.
+        begin = folder / "begin"
+        begin.write_text("60\n")
+        done, lines, _ = run(0, "mlp4-100", refuses="yes", more=("--begin", str(begin)))
+        assert done.returncode == 1 and "mlp4-100: a library's results are refused: warning: cuda: cudnn-3 of conv2d" in done.stderr, done
+        assert "mlp4-100: ours 1.0000 ms; PyTorch's eager form 4.0000 ms, 4.00 times as long" in lines, lines
+        done, lines, _ = run(60, "srresnet-64", more=("--forms", ""))
+        assert done.returncode == 0 and "srresnet-64: ours 1.0000 ms; PyTorch on an H100, in an earlier trial, 6.99 ms, 6.99 times as long" in lines, done
 
 
 def goals():
@@ -171,6 +181,14 @@ def losses():
         assert 0 < answer["distances"]["cuda f32"]["mean"] < 1e-5, answer["distances"]
         done = script("gpu_losses.py", *common, "--f32", "1e-12")
         assert done.returncode == 1 and "tiny: cuda f32 is" in done.stderr and "more than 1e-12" in done.stderr, done.stderr
+        # What is known is not computed again: with other losses of ref, ours are wrong.
+        known = pathlib.Path(folder) / "known.json"
+        for factor, code in ((1, 0), (1.1, 1)):
+            known.write_text(json.dumps({"tiny": {"losses": {"ref f32": [factor * loss for loss in answer["losses"]["ref f32"]]}}}))
+            done = script("gpu_losses.py", *common, "--known", str(known))
+            assert done.returncode == code, done
+        done = script("gpu_losses.py", *common, "--known", str(known), "--steps", "4")  # not known so far
+        assert done.returncode == 0, done
         done = script("gpu_losses.py", *common, "--seconds", "0")
         assert done.returncode == 3 and "not measured: losses of tiny on cuda in bf16" in done.stdout, done
 

@@ -141,6 +141,7 @@ class Server:
         self.budget = budget  # bounds every answer, the first one too; None = nothing does
         self.name = " ".join(map(str, command))
         self.errors = tempfile.TemporaryFile("w+")
+        self.said = ""  # on standard error, once the process has ended
         prefix = []
         if realtime:
             cpus = sorted(os.sched_getaffinity(0))[:threads]
@@ -152,15 +153,18 @@ class Server:
         self.first_s = time.monotonic() - start
 
     def read(self, timeout_s=120):
-        timeout_s = min(timeout_s, self.budget.left()) if self.budget else timeout_s
-        ready, _, _ = select.select([self.process.stdout], [], [], timeout_s)
+        begin, left, ready = time.monotonic(), timeout_s, []
+        while not ready and left > 0:
+            left = timeout_s - (time.monotonic() - begin)
+            left = min(left, self.budget.left()) if self.budget else left  # the budget may change meanwhile
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, min(left, 1)))
         line = self.process.stdout.readline() if ready else ""
         if not line:
             self.process.kill()
             code = self.process.wait()
             self.errors.seek(0)
             said = " / ".join(self.errors.read().strip().splitlines()[-3:])
-            raise Failure(f"`{self.name}` {f'ended with {code}' if ready else f'gave no answer in {timeout_s:.0f} s'}: {said}", said)
+            raise Failure(f"`{self.name}` {f'ended with {code}' if ready else f'gave no answer in {time.monotonic() - begin:.0f} s'}: {said}", said)
         try:
             return json.loads(line)
         except ValueError:
@@ -190,6 +194,8 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.errors.seek(0)
+        self.said = self.errors.read()
         self.errors.close()
 
 

@@ -8,6 +8,8 @@ FASTER = {"srresnet-16": 3.5, "srresnet-64": 3.5, "srresnet-256": 3.5, "resnet50
           "mlp4-100": 1.2, "mlp4-10000": 1.2, "mlp10-100": 1.2, "mlp10-10000": 1.2}
 # What a teacher of the same kind may add to a step.
 TEACHER = {"srresnet-16": 0.12, "srresnet-256": 0.30}
+# Milliseconds of PyTorch's fastest form on an H100, in a trial before this backend was there: for a first ratio where PyTorch did not run.
+TRIAL_MS = {"srresnet-16": 3.28, "srresnet-64": 6.99, "srresnet-256": 23.8}
 IDLE = 0.03
 FIRST_STEP_S = 5.0
 MEMORY = 0.60

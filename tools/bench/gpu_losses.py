@@ -27,6 +27,7 @@ CASES = {
 }
 OURS = 0.7  # of all time, for our losses; the rest is PyTorch's
 WITHOUT_REF = {"srresnet"}  # takes ref many minutes
+KNOWN = ("ref f32", "PyTorch f32", "autocast")  # what --known may have: none of it is ours on a GPU
 FLOOR = {"largest": 1e-3, "mean": 3e-4}  # autocast may be nearer than that by chance
 WITHOUT_AUTOCAST = {"largest": 5e-2, "mean": 1e-2}  # about twice what autocast has on these networks
 
@@ -107,10 +108,19 @@ def verdicts(case, far, f32_bound):
             yield f"{case}: cuda bf16's {measure} distance is {far['cuda bf16'][measure]:.1e}, more than {bound:.1e}, twice autocast's"
 
 
+def read_known(path, steps):
+    """Losses by case and run that an earlier process wrote by --json, as far as they reach; {} where there is no such file."""
+    if not path or not pathlib.Path(path).is_file():
+        return {}
+    written = json.loads(pathlib.Path(path).read_text())
+    return {case: {run: losses[:steps] for run, losses in written[case]["losses"].items() if run in KNOWN and len(losses) >= steps}
+            for case in CASES if case in written}
+
+
 def run_ours(arguments, root):
     """Losses by (case, backend, type), what failed, and what was not measured; those on ref side by side, since each has one thread."""
     wanted = [(case, backend, kind) for case in arguments.cases for backend, kind in arguments.runs
-              if not (backend == "ref" and case in WITHOUT_REF)]
+              if not (backend == "ref" and case in WITHOUT_REF) and f"{backend} {kind}" not in arguments.known.get(case, {})]
     found, failures, unmeasured = {}, [], []
     budget = common.Budget(OURS * arguments.budget.left())
 
@@ -139,14 +149,14 @@ def compare(arguments, case, found, root, device):
     if not mine:
         return {}, None
     answer, folder = next(iter(mine.values()))
-    losses = {name: entry[0]["losses"] for name, entry in mine.items()}
-    base = losses.get("ref f32")
-    if device:
-        base = pytorch(case, folder, device, False, arguments, answer["rate"], answer["batches"])
-        losses["autocast"] = pytorch(case, folder, device, True, arguments, answer["rate"], answer["batches"])
+    losses = {**arguments.known.get(case, {}), **{name: entry[0]["losses"] for name, entry in mine.items()}}
+    for name, autocast in (("PyTorch f32", False), ("autocast", True)) if device else ():
+        if name not in losses:
+            losses[name] = pytorch(case, folder, device, autocast, arguments, answer["rate"], answer["batches"])
+    base = losses.get("PyTorch f32", losses.get("ref f32"))
     if base is None:
         return {}, None
-    return {name: distance(values, base) for name, values in losses.items()}, (base[0], base[-1], losses)
+    return {name: distance(values, base) for name, values in losses.items() if name != "PyTorch f32"}, (base[0], base[-1], losses)
 
 
 def pytorch_device(wanted):
@@ -167,10 +177,12 @@ def parse(argv):
     p.add_argument("--device", metavar="NAME", help="PyTorch's: cuda (where it finds one), cpu, or none = without PyTorch")
     p.add_argument("--f32", type=float, default=2e-3, metavar="X", help="largest mean distance in f32 (2e-3)")
     p.add_argument("--json", metavar="FILE", help="also writes all losses")
+    p.add_argument("--known", metavar="FILE", help="losses of ref and PyTorch that --json wrote earlier, of which none are computed again")
     p.add_argument("--commit", default="", metavar="TEXT", help="what is measured, for --json")
     p.add_argument("--seconds", type=float, default=190, metavar="S", help="for all of it; what has no time left is not compared (190)")
     arguments = p.parse_args(argv)
     arguments.budget = common.Budget(arguments.seconds)
+    arguments.known = read_known(arguments.known, arguments.steps)
     arguments.cases = arguments.cases.split(",")
     arguments.runs = [tuple(run.split("-")) for run in arguments.runs.split(",")]
     if unknown := [case for case in arguments.cases if case not in CASES]:
@@ -183,7 +195,8 @@ def parse(argv):
 def main(argv):
     arguments = parse(argv)
     device, everything = None if arguments.device == "none" else pytorch_device(arguments.device), {"commit": arguments.commit}
-    common.say(f"{'losses of ' + str(arguments.steps) + ' steps':24} {'run':10} largest and mean distance from {'PyTorch in f32' if device else 'ref'}")
+    beside = "PyTorch in f32" if device or any("PyTorch f32" in runs for runs in arguments.known.values()) else "ref"
+    common.say(f"{'losses of ' + str(arguments.steps) + ' steps':24} {'run':10} largest and mean distance from {beside}")
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
         found, failures, unmeasured = run_ours(arguments, root)
@@ -199,11 +212,11 @@ def main(argv):
                 common.say(f"{case:24} {'':10} the loss goes from {trained[0]:.4f} to {trained[1]:.4f}")
                 everything[case] = {"distances": far, "losses": trained[2]}
             failures += verdicts(case, far, arguments.f32)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(everything))
+            if arguments.json:
+                pathlib.Path(arguments.json).write_text(json.dumps(everything))
     for what in unmeasured:
         common.say(f"not measured: {what}")
-    if not device:
+    if beside == "ref":
         common.say("without PyTorch: the losses were compared with ref's alone")
     if failures:
         raise common.Failure("\n".join(failures))

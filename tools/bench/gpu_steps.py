@@ -4,7 +4,7 @@
 Also: each op's share of what the card reaches in a large bf16 product and in a copy, the host's part of a step, memory, what a
 teacher adds, and what coding for other groups takes. A short table comes last, and below it each goal of gpu_goals.py beside what was
 measured. A missed goal is no failure. Without PyTorch it times ours alone. Exit code 0: all was measured, 1: something failed, 3: nothing
-failed, but lines `not measured: …` say what is missing.
+failed, but lines `not measured: …` say what is missing. That the tuner refused a library's results is a failure.
 """
 import argparse
 import concurrent.futures
@@ -15,6 +15,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 import common
 import gpu_goals
@@ -40,7 +41,8 @@ CASES = {
     "tiny": ("mlp", "height=1 width=1 channels=16 classes=4 hidden=16", (4, 1, 1, 16)),
 }
 TAUGHT = {"srresnet-16", "srresnet-256", "tiny"}
-OP_TABLES = {"srresnet-16", "srresnet-256", "resnet50-64", "tiny"}
+OP_TABLES = {"srresnet-16", "srresnet-64", "srresnet-256", "resnet50-64", "tiny"}
+REFUSED = "is not used: its results"  # of the tuner's warning: a library and our kernels, which are its measure, do not agree
 
 LEAST_S = 3.0  # in which nothing is begun any more
 LIMITS = 0.15  # of all time, for the card's limits
@@ -53,8 +55,13 @@ def words(case):
     return [model, options, *map(str, shape)]
 
 
-def answer(command, budget, what, **variables):
-    """The last line that the command prints, which is JSON."""
+def refusals(said):
+    """Lines of what a process of ours said on standard error."""
+    return [line for line in said.splitlines() if REFUSED in line]
+
+
+def answer(command, budget, what, refused=None, **variables):
+    """The last line that the command prints, which is JSON. `refused` receives its refusals of libraries' results."""
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=budget.left(), env={**os.environ, **variables})
     except subprocess.TimeoutExpired:
@@ -62,6 +69,8 @@ def answer(command, budget, what, **variables):
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines() or ["?"]
     if done.returncode != 0:
         raise common.Failure(f"{what}: {lines[-1]}")
+    if refused is not None:
+        refused += refusals(done.stderr)
     return json.loads(lines[-1])
 
 
@@ -76,23 +85,39 @@ def limits(arguments, budget, unmeasured):
     return {}
 
 
-def start_pytorch(arguments, budget, unmeasured):
-    """Servers by case, all made ready side by side, because compilation takes long; {} where there is no PyTorch."""
+def start_pytorch(arguments, ready):
+    """Servers by case that are being made ready side by side, because compilation takes long; {} where there is no PyTorch."""
+    if not arguments.forms:
+        return {}
     if not common.imports(sys.executable, ["torch"]):
         common.warn(f"{sys.executable} has no PyTorch: only our steps are timed")
         return {}
-    ready_s = READY * budget.left()
 
     def start(case):
         command = [sys.executable, "-B", arguments.pytorch, "steps", arguments.device, ",".join(arguments.forms), *words(case)]
+        return common.Server(command, 2, False, budget=ready, TORCHINDUCTOR_COMPILE_THREADS="2")
+
+    pool = concurrent.futures.ThreadPoolExecutor(len(arguments.cases))
+    return {case: pool.submit(start, case) for case in arguments.cases}
+
+
+def await_begin(path):
+    """Seconds that all of it may take from then on, which are in the file that another process makes."""
+    file = pathlib.Path(path)
+    while not file.is_file() or not file.read_text().strip():
+        time.sleep(0.1)
+    return float(file.read_text())
+
+
+def await_pytorch(starting, unmeasured):
+    """Servers by case, of those that are ready in time."""
+    rivals = {}
+    for case, server in starting.items():
         try:
-            return common.Server(command, 2, False, ready_s=ready_s, TORCHINDUCTOR_COMPILE_THREADS="2")
+            rivals[case] = server.result()
         except common.Failure as failure:
             unmeasured.append(f"{case}: PyTorch's side: {failure}")
-            return None
-
-    with concurrent.futures.ThreadPoolExecutor(len(arguments.cases)) as pool:
-        return {case: server for case, server in zip(arguments.cases, pool.map(start, arguments.cases)) if server}
+    return rivals
 
 
 def check_optimisers(case, ours, forms):
@@ -125,18 +150,23 @@ def measure(arguments, result, rival, budget):
     if rival:
         result["forms"] = rival.answers[0]["forms"]
     tuning = str(int(TUNING * budget.left()))
-    with common.Server(command, 2, False, budget=budget, COD_CUDA_TUNE_S=tuning) as server:
-        result["ours"] = server.answers[0]
-        check_optimisers(case, result["ours"], result["forms"])
-        take_turns(arguments, result, server, rival)
-        result["ops"] = server.turn("ops")["ops"]
+    server = common.Server(command, 2, False, budget=budget, COD_CUDA_TUNE_S=tuning)
+    try:
+        with server:
+            result["ours"] = server.answers[0]
+            check_optimisers(case, result["ours"], result["forms"])
+            take_turns(arguments, result, server, rival)
+            result["ops"] = server.turn("ops")["ops"]
+    finally:
+        result["refused"] += refusals(server.said)
     # A second process takes the choices that the first one timed and kept: its first step is without autotuning. Python's clock has what
     # comes before the step, too: the process's start and CUDA's context (and two steps more).
     with common.Server(command, 2, False, budget=budget, COD_CUDA_TUNE_S="0") as again:
         result["first_again_s"] = again.first_s
     if case in TAUGHT:
         tuning = str(int(TUNING * budget.left()))
-        result["teacher"] = answer([arguments.bench, "teacher", *words(case)], budget, f"{case}, with a teacher", COD_CUDA_TUNE_S=tuning)
+        result["teacher"] = answer([arguments.bench, "teacher", *words(case)], budget, f"{case}, with a teacher", result["refused"],
+                                   COD_CUDA_TUNE_S=tuning)
 
 
 def by_kind(ops, card):
@@ -206,6 +236,14 @@ def table(results, forms):
     return lines
 
 
+def write_summary(arguments, results):
+    """The short table and the goals, of as many cases as are measured."""
+    summary = "\n".join([*table(results, arguments.forms), "", *gpu_goals.table(results)])
+    if arguments.summary:
+        pathlib.Path(arguments.summary).write_text(f"{summary}\n")
+    return summary
+
+
 def measure_codes(arguments, budget):
     """What the exchange between groups takes on the device, in microseconds; without codes, the f32 weights would be copied."""
     for weights in arguments.codes:
@@ -230,6 +268,7 @@ def parse(argv):
     p.add_argument("--device", default="cuda", metavar="NAME", help="PyTorch's (cuda)")
     p.add_argument("--pytorch", default=HERE / "gpu_pytorch.py", metavar="FILE", help="PyTorch's side")
     p.add_argument("--seconds", type=float, default=400, metavar="S", help="for all of it; what has no time left is not measured (400)")
+    p.add_argument("--begin", metavar="FILE", help="makes PyTorch's forms ready at once, but times when this file is there; --seconds stands in it")
     p.add_argument("--codes", default="1550000,25000000", metavar="LIST", help="weights of models that groups exchange (%(default)s)")
     p.add_argument("--json", metavar="FILE", help="also writes everything measured")
     p.add_argument("--summary", metavar="FILE", help="also writes the short table and the goals")
@@ -270,29 +309,45 @@ def measure_case(arguments, result, rival, budget, cases_left):
     return [], []
 
 
-def measure_all(arguments, card, budget, failures, unmeasured):
-    """Results of all cases, written down after each."""
-    results = [{"case": case, "ms": {}, "forms": {}} for case in arguments.cases]
-    rivals = start_pytorch(arguments, budget, unmeasured) if arguments.forms else {}
+def say_case(result, card):
+    """What is known of a case as soon as it was measured."""
+    ours, (form, rival), trial = gpu_goals.step_ms(result), gpu_goals.fastest(result), gpu_goals.TRIAL_MS.get(result["case"])
+    if math.isnan(ours):
+        return
+    beside = f"; PyTorch's {form} form {rival:.4f} ms, {rival / ours:.2f} times as long" if form else \
+        f"; PyTorch on an H100, in an earlier trial, {trial} ms, {trial / ours:.2f} times as long" if trial else ""
+    common.say(f"{result['case']}: ours {ours:.4f} ms{beside}")
+    if result["case"] in OP_TABLES and "ops" in result:
+        print_ops(result, card)
+
+
+def measure_all(arguments, rivals, card, budget, failures, unmeasured):
+    """Results of all cases, said and written down after each."""
+    results = [{"case": case, "ms": {}, "forms": {}, "refused": []} for case in arguments.cases]
     for i, result in enumerate(results):
         failed, missing = measure_case(arguments, result, rivals.get(result["case"]), budget, len(results) - i)
-        failures += failed
+        failures += failed + [f"{result['case']}: a library's results are refused: {line}" for line in result["refused"]]
         unmeasured += missing
-        print(f"{result['case']}: ours {gpu_goals.step_ms(result):.4f} ms", file=sys.stderr, flush=True)
+        say_case(result, card)
         if arguments.json:
             pathlib.Path(arguments.json).write_text(json.dumps({"commit": arguments.commit, "card": card, "results": results}))
+        write_summary(arguments, results)
     return results
 
 
 def main(argv):
     arguments = parse(argv)
-    budget = common.Budget(arguments.seconds)
     failures, unmeasured = [], []
+    ready = common.Budget(math.inf)
+    starting = start_pytorch(arguments, ready)
+    budget = common.Budget(await_begin(arguments.begin) if arguments.begin else arguments.seconds)
+    ready.end = time.monotonic() + READY * budget.left()
+    rivals = await_pytorch(starting, unmeasured)
     card = limits(arguments, budget, unmeasured) if arguments.forms and arguments.device == "cuda" else {}
     if card:
         common.say(f"{card['card']}: {card['tflops']} TFLOP/s in a product of bf16 matrices, {card['gbytes']} GB/s read and written in a copy; "
                    f"PyTorch {card['version']}, cuDNN {card['cudnn']}")
-    results = measure_all(arguments, card, budget, failures, unmeasured)
+    results = measure_all(arguments, rivals, card, budget, failures, unmeasured)
     timed = [result for result in results if "ours" in result["ms"]]
     codes = []
     try:
@@ -303,18 +358,12 @@ def main(argv):
         failures.append(str(failure))
     if timed:
         common.say(f"ours: {timed[0]['ours']['device']}")
-    for result in timed:
-        if result["case"] in OP_TABLES and "ops" in result:
-            print_ops(result, card)
     print_spreads(timed)
     if codes:
         print_codes(codes)
     for what in unmeasured:
         common.say(f"not measured: {what}")
-    summary = "\n".join([*table(results, arguments.forms), "", *gpu_goals.table(results)])
-    common.say(f"\n{summary}")
-    if arguments.summary:
-        pathlib.Path(arguments.summary).write_text(f"{summary}\n")
+    common.say(f"\n{write_summary(arguments, results)}")
     if failures:
         raise common.Failure("\n".join(failures))
     return 3 if unmeasured else 0
