@@ -1,5 +1,12 @@
 #!/usr/bin/env python3
-"""tools/gpu-check.sh rehearsed without a GPU: with programs that stand for cmake, ctest, nvidia-smi and the sanitizer, and made-up figures."""
+"""tools/gpu-check.sh rehearsed without a GPU: with programs that stand for those that it starts, and made-up figures.
+
+usage: test_gpu_check.py                     with stand-ins alone
+       test_gpu_check.py bundle CODISTILL    a real bundle, trained with on the processor
+       test_gpu_check.py packed FOLDER       programs for a GPU, packed from this folder of a build, on a machine without one
+       test_gpu_check.py emulated FOLDER     both calls with this folder's programs for the emulated GPU, on small networks
+"""
+import json
 import os
 import pathlib
 import re
@@ -9,44 +16,58 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ["tests on the device", "times of a training step", "losses of 100 steps", "compute-sanitizer"]
+QUICK = ["libraries", "losses of four steps", "smoke", "our steps alone", "tests on the device", "times of training steps", "compute-sanitizer, memcheck"]
+REST = ["losses of 100 steps", "Nsight Compute", "times of training steps", "ResNet-50 against ref", "compute-sanitizer, racecheck"]
 SUMMARY = "step, ms          ours\nsrresnet-16     1.0000\n\ngoals: 20 reached, 2 MISSED, 3 not measured\n"
+TESTS = ("parity", "fused", "narrow", "training", "library", "group", "models", "resnet50")
 
-CTEST = """
-case "$*" in *-N*)
-    printf '  Test  #1: test_cuda_parity_device\\n  Test  #2: test_cuda_fused_device\\n  Test #13: cuda_resources\\n'; exit ;;
-esac
-echo '    Start  1: test_cuda_parity_device'
-echo ' 1/3 Test  #1: test_cuda_parity_device ..........   Passed    1.20 sec'
-echo " 2/3 Test  #2: test_cuda_fused_device ...........${STAND_TEST-   Passed    1.20 sec}"
-sleep "${STAND_TESTS_S-0}" || exit
-echo ' 3/3 Test #13: cuda_resources ...................   Passed    0.10 sec'
-exit "${STAND_TESTS-0}"
+# Builds stand-ins: a benchmark that says how it is used, and tests, of which STAND_TEST ends with STAND_CODE after STAND_TEST_S.
+CMAKE = f"""
+case "$*" in *--build*) ;; *) exit ;; esac
+sleep "${{STAND_BUILD_S-0}}" || exit
+mkdir -p build/gpu-check/tests/cuda
+cd build/gpu-check/tests/cuda || exit
+printf '#!/bin/bash\nexit 2\n' >bench_cuda_step
+for name in {" ".join(TESTS)}; do
+    cat >test_cuda_${{name}}_device <<'TEST'
+#!/bin/bash
+name=$(basename "$0" _device)
+echo "$name sync=${{COD_CUDA_SYNC-0}} choice=$COD_CUDA_CONVOLUTION" >>"$STAND_LOG"
+[ "$name" = "test_cuda_${{STAND_TEST-}}" ] || exit 0
+echo "${{STAND_SAYS-}}"
+sleep "${{STAND_TEST_S-0}}" || exit
+exit "${{STAND_CODE-0}}"
+TEST
+done
+chmod +x *
 """
 
 PYTHON = f"""
 words="$*"
-summary=${{words#*--summary }}
+value() {{ echo "$words" | sed -n "s/.*--$1 \\([^ ]*\\).*/\\1/p"; }}
 case "$words" in
     *gpu_steps.py*)
         echo "steps $words" >>"$STAND_LOG"
         echo "choices $COD_CUDA_CACHE" >>"$STAND_LOG"
-        echo '{{}}' >build/steps.json
-        printf '{SUMMARY.encode("unicode_escape").decode()}' | tee "${{summary%% *}}"
+        begin=$(value begin)
+        while [ -n "$begin" ] && [ ! -s "$begin" ]; do {shutil.which("sleep")} 0.05; done
+        [ -z "$begin" ] || echo "begun $(cat "$begin")" >>"$STAND_LOG"
+        echo '{{}}' >"$(value json)"
+        [ -z "$(value summary)" ] || printf '{SUMMARY.encode("unicode_escape").decode()}' | tee "$(value summary)"
         [ "${{STAND_STEPS-0}}" -ne 3 ] || echo 'not measured: resnet50-64: no time was left'
         exit "${{STAND_STEPS-0}}" ;;
-    *gpu_losses.py*) echo "losses $words" >>"$STAND_LOG"; exit "${{STAND_LOSSES-0}}" ;;
-    *kernel_resources.py*) echo 'no spills'; exit ;;
+    *gpu_losses.py*) echo "losses $words sync=${{COD_CUDA_SYNC-0}} chain=${{COD_CUDA_CHAIN-1}}" >>"$STAND_LOG"; exit "${{STAND_LOSSES-0}}" ;;
+    -) case "$(cat)" in *cudnnGetVersion*) echo "libcudnn.so.9 91900" ;; esac; exit ;;
 esac
 exec {sys.executable} "$@"
 """
 
 STANDINS = {
-    "cmake": 'case "$*" in *--build*) sleep "${STAND_BUILD_S-0}" || exit ;; esac\n',
-    "ctest": CTEST,
+    "cmake": CMAKE,
     "python3": PYTHON,
     "nvidia-smi": 'case "$*" in *compute_cap*) echo 9.0 ;; *) echo "A GPU" ;; esac\n',
-    "compute-sanitizer": 'sleep "${STAND_SANITIZER_S-0}" || exit; exit "${STAND_SANITIZER-0}"\n',
+    "compute-sanitizer": 'case "$*" in *"losses mlp"*) sleep "${STAND_SANITIZER_S-0}" || exit ;; esac; exit "${STAND_SANITIZER-0}"\n',
+    "ncu": 'echo "conv3_run_kernel"; echo "    Duration us 7.1"; exit "${STAND_NCU-0}"\n',
 }
 
 # A clock that moves where stand-ins sleep, and at once: nothing depends on how fast this machine is.
@@ -69,8 +90,8 @@ class Rehearsal:
         for name in ("tools", "bin", "out", "build", "cmake", "src", "tests"):
             (self.folder / name).mkdir()
         (self.folder / "CMakeLists.txt").touch()
-        for name in ("gpu-check.sh", "gpu-libraries.sh"):
-            shutil.copy(ROOT / "tools" / name, self.folder / "tools" / name)
+        for path in (ROOT / "tools").glob("gpu-*.sh"):
+            shutil.copy(path, self.folder / "tools")
         for name, text in STANDINS.items():
             self.program(self.folder / "bin" / name, text)
 
@@ -82,9 +103,12 @@ class Rehearsal:
     def run(self, *arguments, **variables):
         """The exit code, the lines, and the seconds that passed on the stand-ins' clock."""
         environment = {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "OUT": str(self.folder / "out"),
-                       "STAND_LOG": str(self.folder / "log"), "STAND_CLOCK": str(self.folder / "clock"), **{f"STAND_{name}": str(value) for name, value in variables.items()}}
+                       "STAND_LOG": str(self.folder / "log"), "STAND_CLOCK": str(self.folder / "clock"), "COD_PACK_PROGRAMS": str(variables.pop("PACK", "")),
+                       "PYTHONPATH": str(variables.pop("PATH", "")), **{f"STAND_{name}": str(value) for name, value in variables.items()}}
         for name in ("COD_CUDA_CACHE", "LD_LIBRARY_PATH"):
             environment.pop(name, None)
+        for path in (self.folder / "out").iterdir():
+            path.unlink()
         (self.folder / "log").write_text("")
         (self.folder / "clock").write_text("0")
         done = subprocess.run(["tools/gpu-check.sh", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True)
@@ -105,54 +129,85 @@ def expect(condition, what, *seen):
         sys.exit("\n".join(["FAILED: " + what, *map(str, seen)]))
 
 
+def rows_of(lines, names):
+    """Where each row begins."""
+    return [next((i for i, line in enumerate(lines) if line.startswith(f"== {name}")), -1) for name in names]
+
+
+def failed(lines):
+    return {line.removeprefix("gpu-check: FAILED: ") for line in lines if line.startswith("gpu-check: FAILED: ")}
+
+
+def missing(lines):
+    return [line.removeprefix("gpu-check: not measured: ") for line in lines if line.startswith("gpu-check: not measured: ")]
+
+
 def all_is_well(r):
-    code, lines, _ = r.run()
-    seen = [next(i for i, line in enumerate(lines) if line.startswith(f"== {part}")) for part in PARTS]
-    expect(code == 0 and seen == sorted(seen), "the parts' order", code, *lines)
-    expect(ended(lines) == ["gpu-check: tests on the device: 3 passed, 0 skipped, 0 failed", "gpu-check: all of it passed", "", *SUMMARY.splitlines()],
-           "the table and the goals do not come last", *lines)
+    code, lines, _ = r.run("quick")
+    seen = rows_of(lines, QUICK)
+    expect(code == 0 and seen == sorted(seen) and seen[0] >= 0, "the rows' order", code, *lines)
+    end = ended(lines)
+    expect(end[0].startswith("gpu-check: seconds: libraries ") and end[1:] == ["gpu-check: tests on the device: 7 passed, 0 skipped, 0 failed", "gpu-check: all of it passed",
+                                                                               "", *SUMMARY.splitlines()], "the table and the goals do not come last", *lines)
     expect(any(line.startswith("gpu-check: commit ") for line in lines), "no commit", *lines)
     kept = {path.name for path in (r.folder / "out").iterdir()}
-    expect({"gpu-check.log", "steps.json", "gpu-check.summary.txt", "gpu-check.tests.log", "gpu-check.resources.txt"} <= kept, "not kept", kept)
-    expect(r.log("choices") == [f"{r.folder}/build/gpu-check.choices"], "processes do not share their choices", r.log("choices"))
-    # 8 minutes: the times have most of them, and nothing has more than there is.
-    seconds = [int(re.search(r"--seconds (\d+)", r.log(word)[0])[1]) for word in ("steps", "losses")]
-    expect(240 <= seconds[0] <= 480 and 120 <= seconds[1] <= 480, "shares", seconds)
-    code, lines, _ = r.run("--part", "2", "--part", "3")
-    expect(code == 0 and not r.log("steps") and ended(lines) == ["gpu-check: tests on the device: not run", "gpu-check: all of it passed"],
+    expect(kept == {"gpu-check.log", "gpu-check.tests.log", "alone.json", "turns.json"}, "kept", kept)
+    expect(set(r.log("choices")) == {f"{r.folder}/build/gpu-check.choices"}, "processes do not share their choices", r.log("choices"))
+    # PyTorch compiles from the first second on, and is timed later; the first steps run in three ways.
+    log = (r.folder / "log").read_text().splitlines()
+    expect(log[0].startswith("steps ") and "--begin" in log[0] and "--forms graph" in log[0], "PyTorch does not begin first", *log)
+    expect([line[line.index("sync="):] for line in r.log("losses")] == ["sync=1 chain=0", "sync=0 chain=0", "sync=0 chain=1"], "ways of the first steps", *log)
+    expect(len(r.log("begun")) == 1 and 100 <= int(r.log("begun")[0]) <= 300, "seconds of the turns", *log)
+    expect({line.split()[2] for line in log if line.startswith("test_cuda_")} == {"choice=fixed"}, "tests with timed choices", *log)
+
+    code, lines, _ = r.run("rest")
+    seen = rows_of(lines, REST)
+    expect(code == 0 and seen == sorted(seen) and seen[0] >= 0, "the rows' order", code, *lines)
+    kept = {path.name for path in (r.folder / "out").iterdir()}
+    expect(kept == {"gpu-check.log", "gpu-check.tests.log", "networks.json", "profile.txt"}, "kept", kept)
+    expect("mlp4-100" in r.log("steps")[0] and "--begin" in r.log("steps")[0] and len(r.log("steps")) == 1, "networks", r.log("steps"))
+    code, lines, _ = r.run("memcheck", "smoke")
+    expect(code == 0 and not r.log("steps") and ended(lines)[1:] == ["gpu-check: tests on the device: 5 passed, 0 skipped, 0 failed", "gpu-check: all of it passed"],
            "an old table is shown where the times were not taken", *lines)
 
 
 def failures_are_named(r):
-    code, lines, _ = r.run(TEST="***Skipped   0.01 sec")
-    expect(code == 1 and "gpu-check: FAILED: tests that were skipped, although there is a GPU" in lines
-           and "gpu-check: tests on the device: 2 passed, 1 skipped, 0 failed" in lines, "a skipped test", code, *lines)
-    code, lines, _ = r.run(TEST="***Failed    0.01 sec", TESTS=8, LOSSES=1, SANITIZER=9, STEPS=1)
-    expect(code == 1 and {"gpu-check: FAILED: tests", "gpu-check: FAILED: losses", "gpu-check: FAILED: times", "gpu-check: FAILED: memcheck on mlp of 4 1 1 16 in bf16",
-                          "gpu-check: tests on the device: 2 passed, 0 skipped, 1 failed"} <= set(lines) and lines[-1] == SUMMARY.splitlines()[-1], "failures", code, *lines)
+    code, lines, _ = r.run("smoke", TEST="fused", CODE=77)
+    expect(code == 1 and failed(lines) == {"1 tests that were skipped, although there is a GPU"}
+           and "gpu-check: tests on the device: 4 passed, 1 skipped, 0 failed" in lines, "a skipped test", code, *lines)
+    code, lines, _ = r.run("quick", TEST="fused", CODE=8, LOSSES=1, SANITIZER=9, STEPS=1, SAYS="the reason")
+    expect(code == 1 and {"test_cuda_fused_device", "the first steps", "the first steps with COD_CUDA_CHAIN=0", "our steps alone",
+                          "memcheck on mlp of 4 1 1 16 in bf16"} <= failed(lines) and lines[-1] == SUMMARY.splitlines()[-1] and "the reason" in lines
+           and "gpu-check: tests on the device: 6 passed, 0 skipped, 1 failed" in lines, "failures", code, *lines)
+    # What failed first is repeated with waits behind each layer.
+    expect(r.log("losses")[-1].endswith("sync=1 chain=0") and len(r.log("losses")) == 4, "not repeated", *r.log("losses"))
+    r.run("smoke", TEST="fused", CODE=8)
+    expect(r.log("test_cuda_fused") == ["sync=0 choice=fixed", "sync=1 choice=fixed"], "not repeated", r.log("test_cuda_fused"))
+    # A library that the tuner refuses may be right, and our kernels wrong.
+    code, lines, _ = r.run("smoke", TEST="fused", SAYS="cuda: cudnn-1 of conv2d is not used: its results are not those of our kernels")
+    expect(code == 1 and failed(lines) == {"test_cuda_fused_device"}, "a refused library", code, *lines)
+    code, lines, _ = r.run("profile", NCU=1)
+    expect(code == 3 and missing(lines) == ["profile: ncu ended with 1"], "a profiler that fails", code, *lines)
 
 
 def missing_time_is_told(r):
-    code, lines, _ = r.run(STEPS=3)
-    expect(code == 3 and "gpu-check: not measured: resnet50-64: no time was left" in lines and "gpu-check: all of it passed, but for what was not measured" in lines,
+    code, lines, _ = r.run("networks", STEPS=3)
+    expect(code == 3 and missing(lines) == ["resnet50-64: no time was left"] and "gpu-check: all of it passed, but for what was not measured" in lines,
            "what a script did not measure", code, *lines)
     for name, text in CLOCK.items():
         r.program(r.folder / "bin" / name, text)
-    # 40 s: tests hang until their part's share is over, and the sanitizer in its first run.
-    code, lines, took = r.run("--minutes", "0.67", "--part", "1", "--part", "4", "--part", "2", TESTS_S=60, SANITIZER_S=600)
-    missing = [line.removeprefix("gpu-check: not measured: ") for line in lines if line.startswith("gpu-check: not measured: ")]
-    expect(code == 3 and took == 40, f"{took} s", code, *lines)
-    expect(missing[:2] == ["test cuda_resources", "memcheck on srresnet of 1 8 8 3 in bf16: cut off"] and len(missing) == 9
-           and missing[-1] == "racecheck on mlp of 4 1 1 16 in bf16: no time was left", "what was cut off", *missing)
-    expect("gpu-check: tests on the device: 2 passed, 0 skipped, 0 failed" in lines and lines[-1] == SUMMARY.splitlines()[-1], "what was measured", *lines)
+    # 40 s: a test hangs until its row's share is over, and the sanitizer in one of its runs; what is left is for the rest.
+    code, lines, took = r.run("--minutes", "0.67", "smoke", "memcheck", "losses", TEST="narrow", TEST_S=600, SANITIZER_S=600)
+    expect(code == 3 and took < 40 and missing(lines) == ["test_cuda_narrow_device: cut off", "memcheck on mlp of 4 1 1 16 in bf16: cut off"], f"{took} s", code, *lines)
+    expect("gpu-check: tests on the device: 4 passed, 0 skipped, 0 failed" in lines and len(r.log("losses")) == 1, "what was measured", *lines)
     # Nothing is left after the build.
-    code, lines, _ = r.run("--minutes", "0.1", "--part", "4", BUILD_S=2)
-    expect(code == 3 and "gpu-check: not measured: part 4: no time was left" in lines, "no time", code, *lines)
+    code, lines, _ = r.run("--minutes", "0.1", "losses", BUILD_S=2)
+    expect(code == 3 and missing(lines) == ["losses: no time was left"], "no time", code, *lines)
     # By the machine's clock: a build that hangs is cut off.
     for name in CLOCK:
         (r.folder / "bin" / name).unlink()
-    code, lines, _ = r.run("--minutes", "0.1", BUILD_S=600)
-    expect(code == 1 and "gpu-check: FAILED: build, which was not done after 0.1 minutes" in lines and "gpu-check: not measured: part 2" in lines, "the build", code, *lines)
+    code, lines, _ = r.run("--minutes", "0.1", "smoke", BUILD_S=600)
+    expect(code == 1 and failed(lines) == {"build, which was not done after 0.1 minutes"} and missing(lines) == ["smoke"], "the build", code, *lines)
 
 
 def the_commit_is_told(r):
@@ -160,7 +215,7 @@ def the_commit_is_told(r):
         return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=r.folder, capture_output=True, text=True, check=True).stdout.strip()
 
     def told():
-        return next(line for line in r.run("--part", "2")[1] if line.startswith("gpu-check: commit "))
+        return next(line for line in r.run("memcheck")[1] if line.startswith("gpu-check: commit "))
 
     expect(told() == "gpu-check: commit unknown; tools/gpu-check.sh --pack takes it along", "without git", told())
     (r.folder / ".gitignore").write_text("build/\nbin/\nout/\nlog\n")
@@ -170,15 +225,21 @@ def the_commit_is_told(r):
     git("commit", "-qm", "a")
     head = git("rev-parse", "HEAD")
     expect(told() == f"gpu-check: commit {head}", "by git", told())
-    packed = r.run("--pack")
-    expect(packed[0] == 0, "not packed", packed)
+    programs = r.folder / "bin/programs"  # of which cmp is one that starts, and says with 2 how it is used
+    programs.mkdir()
+    shutil.copy(shutil.which("cmp"), programs / "bench_cuda_step")
+    packed = r.run("--pack", PACK=programs)
+    expect(packed[0] == 0 and "1 programs for sm_90a" in packed[1][-1], "not packed", packed)
+    expect("== the packed programs" in "\n".join(r.run("memcheck")[1]), "what is packed is not taken")
     (r.folder / ".git").rename(r.folder / "bin/git-is-elsewhere")
     expect(told() == f"gpu-check: commit {head}", "from what was packed", told())
     (r.folder / "src/a.c").write_text("int b;\n")
+    lines = r.run("memcheck")[1]
+    expect("gpu-check: the packed programs are not used: they are of other sources" in lines and rows_of(lines, ["build"]) != [-1], "programs of other sources", *lines)
     expect(told() == f"gpu-check: commit {head} with changes since tools/gpu-check.sh --pack", "other sources than those packed", told())
     (r.folder / "bin/git-is-elsewhere").rename(r.folder / ".git")
     expect(told() == f"gpu-check: commit {head} with changes", "changes that git sees", told())
-    r.run("--part", "4")
+    r.run("alone")
     expect(f"--commit {head} with changes" in r.log("steps")[0], "not in the results", r.log("steps"))
 
 
@@ -246,17 +307,113 @@ def a_real_bundle_is_rehearsed(r, program):
     for name in ("python3", "nvidia-smi"):
         (r.folder / "bin" / name).unlink()
     r.program(r.folder / "bin" / "xz", f'[ "$1" = -d ] || set -- -T 2 -0\nexec {shutil.which("xz")} "$@"\n')
-    environment = {"PATH": f"{r.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(r.folder), "COD_DATA": str(data), "COD_BUNDLE_PROGRAM": program,
+    environment = {"PATH": f"{r.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(r.folder), "COD_DATA": str(data), "COD_BUNDLE_PROGRAM": str(program),
                    **{name: value for name, value in os.environ.items() if name.startswith("OMPI_")}}
     for arguments, told in ((["--bundle"], "MB packed"), (["--whole", "--rehearse"], "gpu-check: all of it passed")):
         done = subprocess.run(["tools/gpu-check.sh", *arguments], cwd=r.folder, env=environment, capture_output=True, text=True)
         expect(done.returncode == 0 and told in done.stdout, f"{arguments}: {done.stdout}{done.stderr}")
 
 
+def real_programs_are_packed(r, folder):
+    """Programs for a GPU start on a machine that has neither one nor nvcc, and each test skips itself by name; a broken program does not pass."""
+    if not (folder / "bench_cuda_step").exists():
+        print("the CUDA backend is not built")
+        sys.exit(77)
+    for name in ("python3", "nvidia-smi", "cmake"):
+        (r.folder / "bin" / name).unlink()
+    r.program(r.folder / "bin/nvidia-smi", "exit 9\n")
+    programs = r.folder / "bin/programs"
+    programs.mkdir()
+    names = ("test_cuda_fused_device", "test_cuda_library_device")
+    for name in ("bench_cuda_step", *names):
+        (programs / name).symlink_to(folder / name)
+    code, lines, _ = r.run("--pack", PACK=programs)
+    expect(code == 0 and "3 programs for sm_90a" in lines[-1], "not packed", code, *lines)
+    (r.folder / "build/gpu-pack").rename(r.folder / "out/gpu-pack")
+    shutil.rmtree(r.folder / "build")
+    (r.folder / "build").mkdir()
+    (r.folder / "out/gpu-pack").rename(r.folder / "build/gpu-pack")
+    code, lines, _ = r.run("quick")
+    expect(code == 77 and lines[-1] == "gpu-check: 2 tests start and skip themselves; nothing else was run", "without a GPU", code, *lines)
+    expect({line.split(",")[0] for line in lines if line.startswith("skipped")} == {f"skipped  {name}" for name in names}, "not by name", *lines)
+    print("\n".join(lines))
+    # Cut short, a program does not start: this machine would have to build it.
+    with open(programs / "short", "wb") as file:
+        file.write((programs / "bench_cuda_step").read_bytes()[:100000])
+    (programs / "short").chmod(0o755)
+    shutil.copy(programs / "short", r.folder / "bench_cuda_step")
+    subprocess.run(["tar", "-cJf", r.folder / "build/gpu-pack/programs.tar.xz", "-C", r.folder, "./bench_cuda_step"], check=True)
+    r.program(r.folder / "bin/cmake", "echo cannot build; exit 1\n")
+    code, lines, _ = r.run("quick")
+    expect(code == 1 and any(line.startswith("gpu-check: the packed programs are not used: they do not start here") for line in lines)
+           and failed(lines) == {"build"}, "a program that does not start", code, *lines)
+
+
+# PyTorch's side, and a module of its name.
+PYTORCH = """
+import json, sys
+if sys.argv[1] == "limits":
+    print(json.dumps({"tflops": 700, "gbytes": 3000, "card": "a card", "version": "2", "cudnn": 9}))
+    sys.exit()
+optimiser = "adam" if sys.argv[4] == "srresnet" else "sgd"
+print(json.dumps({"forms": {name: {"first_s": 1, "peak_mib": 20, "optimiser": optimiser} for name in sys.argv[3].split(",")}}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({"ms": 4.0}), flush=True)
+"""
+
+
+def both_calls_run_emulated(r, folder):
+    """Everything but PyTorch and NVIDIA's tools as it runs beside a GPU, on networks that the emulated one computes in seconds."""
+    for name in ("python3", "cmake"):
+        (r.folder / "bin" / name).unlink()
+    shutil.copytree(ROOT / "tools/bench", r.folder / "tools/bench", ignore=lambda *_: ["__pycache__"])
+    (r.folder / "tools/bench/gpu_pytorch.py").write_text(PYTORCH)
+    (r.folder / "site").mkdir()
+    (r.folder / "site/torch.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
+    mlp = '("mlp", "height=1 width=1 channels=16 classes=4 hidden=16", (4, 1, 1, 16)),'
+    small = {"gpu_steps.py": [(r'\("srresnet", .*\)\),|\("mlp", mlp.*\)\),|\("resnet50", .*\)\),', mlp), (r'"--rounds", type=int, default=9', '"--rounds", type=int, default=2'),
+                              (r"1550000,25000000", "30000")],
+             "gpu_losses.py": [(r'\("srresnet", "blocks=2.*\)\),', '("srresnet", "blocks=1 channels=16", (2, 4, 4, 3)),'),
+                               (r'\("resnet18", .*\)\),|\("srresnet", "blocks=16.*\)\),', mlp), (r'"--steps", type=int, default=100', '"--steps", type=int, default=6')]}
+    for name, changes in small.items():
+        path = r.folder / "tools/bench" / name
+        text = path.read_text()
+        for old, new in changes:
+            text, count = re.subn(old, new, text)
+            expect(count > 0, f"{name} has no {old}")
+        path.write_text(text)
+    programs = r.folder / "bin/programs"
+    programs.mkdir()
+    for name, program in {"bench_cuda_step": "bench_cuda_emulated", "test_cuda_parity_device": "test_cuda_quantise", "test_cuda_fused_device": "test_cuda_norm_halves",
+                          "test_cuda_narrow_device": "test_cuda_int8_ranges", "test_cuda_training_device": "test_cuda_slopes", "test_cuda_library_device": "test_cuda_rounded",
+                          "test_cuda_group_device": "test_cuda_gate", "test_cuda_resnet50_device": "test_cuda_averages"}.items():
+        (programs / name).symlink_to(folder / program)
+    code, lines, _ = r.run("--pack", PACK=programs)
+    expect(code == 0, "not packed", code, *lines)
+    known = subprocess.run([sys.executable, "-B", "tools/bench/gpu_losses.py", "--bench", programs / "bench_cuda_step", "--runs", "ref-f32", "--device", "none", "--steps", "6",
+                            "--json", "build/gpu-pack/losses.json"], cwd=r.folder, capture_output=True, text=True)
+    expect(known.returncode == 0, "losses of ref", known)
+    losses = json.loads((r.folder / "build/gpu-pack/losses.json").read_text())
+    for case in losses.values():
+        if "losses" in case:  # in PyTorch's place, which is not here
+            case["losses"] |= {"PyTorch f32": case["losses"]["ref f32"], "autocast": [1.01 * x for x in case["losses"]["ref f32"]]}
+    losses["srresnet"] = losses["resnet18-small"]  # the same network here, which takes ref too long elsewhere
+    (r.folder / "build/gpu-pack/losses.json").write_text(json.dumps(losses))
+    for call, names in (("quick", QUICK), ("rest", REST)):
+        code, lines, _ = r.run(call, PATH=r.folder / "site")
+        print("\n".join(lines))
+        libraries = {"libcudnn.so.9", "libcublasLt.so.13", "libnvrtc.so.13", "libnccl.so.2"}  # which need not be here
+        absent = [what for what in missing(lines) if what.split()[0] in libraries]
+        seen = rows_of(lines, names)
+        expect(code == (3 if absent else 0) and missing(lines) == absent and seen == sorted(seen) and seen[0] >= 0, call, code, *lines)
+        expect(lines[-1].startswith("goals: ") and len(list((r.folder / "out").iterdir())) <= 8, "the end", *lines)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:  # the command that is packed
+    if len(sys.argv) > 1:
+        kind = {"bundle": a_real_bundle_is_rehearsed, "packed": real_programs_are_packed, "emulated": both_calls_run_emulated}[sys.argv[1]]
         with tempfile.TemporaryDirectory() as name:
-            a_real_bundle_is_rehearsed(Rehearsal(pathlib.Path(name).resolve()), os.path.abspath(sys.argv[1]))
+            kind(Rehearsal(pathlib.Path(name).resolve()), pathlib.Path(sys.argv[2]).absolute())
         sys.exit(0)
     for case in (all_is_well, failures_are_named, missing_time_is_told, the_commit_is_told, libraries_of_wheels_are_found, bundles_have_limits):
         with tempfile.TemporaryDirectory() as name:

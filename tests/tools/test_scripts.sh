@@ -26,11 +26,12 @@ expect 1 "there is no /nowhere/ctest.log" tools/skipped.sh /nowhere
 expect 2 "unknown option '--frobnicate'" .ci/run --frobnicate
 
 expect 0 "usage: tools/gpu-check.sh" tools/gpu-check.sh --help
-expect 2 "--part needs 1, 2, 3 or 4" tools/gpu-check.sh --part 5
+expect 2 "say quick, rest, or which rows" tools/gpu-check.sh
+expect 2 "there is no 'everything'; there are quick, rest, libraries first" tools/gpu-check.sh everything
 expect 2 "unknown option '--frobnicate'" tools/gpu-check.sh --frobnicate
 expect 2 "--minutes needs a number" tools/gpu-check.sh --minutes soon
 expect 2 "--rehearse goes with --whole" tools/gpu-check.sh --rehearse
-expect 2 "--part does not go with --whole" tools/gpu-check.sh --part 1 --whole
+expect 2 "'losses' does not go with --whole" tools/gpu-check.sh losses --whole
 expect 1 "'/nowhere' lacks photos, set5 or mnist; set COD_DATA" env COD_DATA=/nowhere COD_BUNDLE_PROGRAM=/bin/true tools/gpu-bundle.sh
 expect 1 "/nowhere/codistill is not there; build it" env COD_BUNDLE_PROGRAM=/nowhere/codistill tools/gpu-bundle.sh
 expect 2 "usage: whole.sh" tools/gpu-whole.sh
