@@ -188,7 +188,11 @@ build() {
     timeout $(($(left) + 1)) cmake --preset gpu-check $(architectures) >build/gpu-check.build.log 2>&1 &&
         timeout $(($(left) + 1)) cmake --build --preset gpu-check >>build/gpu-check.build.log 2>&1
     local code=$?
-    [ $code -ne 0 ] || return 0
+    if [ $code -eq 0 ]; then
+        python3 -B tools/kernel_resources.py --table --allow tests/cuda/spills.txt $tree/libcod_cuda.a >build/gpu-check.resources.txt || failures+=("resources")
+        tail -n 1 build/gpu-check.resources.txt
+        return
+    fi
     if [ $code -eq 124 ]; then
         failures+=("build, which was not done after $minutes minutes")
         unmeasured+=("${rows[@]}")

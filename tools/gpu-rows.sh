@@ -42,7 +42,6 @@ run_test() {
         *) verdict=failed ;;
     esac
     grep -q "$refused" "$log" && verdict=failed
-    { echo "== $name"; cat "$log"; } >>build/gpu-check.tests.log
     printf '%-8s %s, %d s\n' $verdict "$name" $(($(passed_s) - begun))
     [ $verdict != failed ] || { echo "-- $name ended with $code:"; tail -n 25 "$log"; }
     echo "$name $verdict" >>build/gpu-check.rows/tests.txt
@@ -61,9 +60,14 @@ run_tests() {
         wait
     )
     while read -r name verdict; do
+        [ ! -f "build/gpu-check.rows/$name.log" ] || { echo "== $name, $verdict"; cat "build/gpu-check.rows/$name.log"; } >>build/gpu-check.tests.log
         case $verdict in
             passed) passed_tests=$((passed_tests + 1)) ;;
-            skipped) skipped_tests=$((skipped_tests + 1)) ;;
+            skipped)
+                case $name in
+                    *_device) skipped_tests=$((skipped_tests + 1)) ;;
+                    *) skipped+=("$name: $(tail -n 1 "build/gpu-check.rows/$name.log")") ;;
+                esac ;;
             failed)
                 failed_tests=$((failed_tests + 1))
                 failures+=("$name")
@@ -161,7 +165,9 @@ pytorch=
 start_pytorch() {
     turns_of "$1"
     rm -f build/gpu-check.rows/begin
-    setsid "${steps[@]}" --begin build/gpu-check.rows/begin >"build/gpu-check.rows/$1.log" 2>&1 &
+    set -m # in a group of processes of its own, to be stopped and ended together
+    "${steps[@]}" --begin build/gpu-check.rows/begin >"build/gpu-check.rows/$1.log" 2>&1 </dev/null &
+    set +m
     pytorch=$! pytorch_row=$1
     trap 'kill -KILL -- -$pytorch 2>/dev/null' EXIT
 }
@@ -233,10 +239,12 @@ check_profile() {
     local profiler code
     profiler=$(toolkit_program ncu)
     [ -n "$profiler" ] || { skipped+=("profile, as ncu is missing"); return; }
-    COD_CUDA_SYNC=1 COD_CUDA_CONVOLUTION=fixed timeout -k 5 "$1" "$profiler" --clock-control none --set full --kernel-name regex:conv3_run --launch-skip 8 \
+    pause_pytorch STOP
+    COD_CUDA_SYNC=1 COD_CUDA_CONVOLUTION=fixed timeout -k 5 "$1" "$profiler" --clock-control none --set full --kernel-name 'regex:conv3_(run|wgmma)' --launch-skip 8 \
         --launch-count 4 "$bench" losses srresnet "blocks=16 channels=64" 16 24 24 3 cuda bf16 1 >build/profile.txt 2>&1
     code=$?
-    grep -E '^  conv3_run|Duration|Compute \(SM\) Throughput|Memory Throughput|Registers Per|Achieved Occupancy' build/profile.txt
+    pause_pytorch CONT
+    grep -E '^  conv3_|Duration|Compute \(SM\) Throughput|Memory Throughput|Registers Per|Achieved Occupancy' build/profile.txt
     case $code in
         0) grep -q Duration build/profile.txt || unmeasured+=("profile: ncu profiled no kernel; see build/profile.txt") ;;
         *) tail -n 5 build/profile.txt && unmeasured+=("profile: ncu ended with $code") ;;
