@@ -174,7 +174,7 @@ start_pytorch() {
 pause_pytorch() { [ -z "$pytorch" ] || kill "-$1" -- "-$pytorch" 2>/dev/null; }
 
 check_turns() {
-    local row=$1 end=$(($(passed_s) + $2)) what="times of training steps, in turns with PyTorch's" code=124 line
+    local row=$1 what="times of training steps, in turns with PyTorch's" code=124 line
     say "$what"
     [ "$pytorch_row" = "$row" ] || start_pytorch "$row"
     echo $(($2 - least_s)) >build/gpu-check.rows/begin

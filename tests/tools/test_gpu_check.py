@@ -50,6 +50,8 @@ case "$words" in
         echo "steps $words" >>"$STAND_LOG"
         echo "choices $COD_CUDA_CACHE" >>"$STAND_LOG"
         begin=$(value begin)
+        [ -z "$begin" ] || echo $$ >"$STAND_LOG.pid"
+        [[ $words != *alone.json* ]] || [ ! -f "$STAND_LOG.pid" ] || echo "compiler $(cut -d ' ' -f 3 "/proc/$(cat "$STAND_LOG.pid")/stat")" >>"$STAND_LOG"
         while [ -n "$begin" ] && [ ! -s "$begin" ]; do {shutil.which("sleep")} 0.05; done
         [ -z "$begin" ] || echo "begun $(cat "$begin")" >>"$STAND_LOG"
         echo '{{}}' >"$(value json)"
@@ -161,6 +163,7 @@ def all_is_well(r):
     log = (r.folder / "log").read_text().splitlines()
     expect(log[0].startswith("steps ") and "--begin" in log[0] and "--forms graph" in log[0], "PyTorch does not begin first", *log)
     expect([line[line.index("sync="):] for line in r.log("losses")] == ["sync=1 chain=0", "sync=0 chain=0", "sync=0 chain=1"], "ways of the first steps", *log)
+    expect(r.log("compiler") == ["T"], "PyTorch compiles while our steps are timed", *log)
     expect(len(r.log("begun")) == 1 and 100 <= int(r.log("begun")[0]) <= 300, "seconds of the turns", *log)
     expect({line.split()[2] for line in log if line.startswith("test_cuda_")} == {"choice=fixed"}, "tests with timed choices", *log)
 
