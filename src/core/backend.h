@@ -455,9 +455,9 @@ typedef struct cod_backend {
      */
     cod_status (*plans_prepare_updated)(cod_device *device, cod_plan *const *plans, size_t count, cod_queue *queue);
     /**
-     * Gradients of weights (CONV2D_BACKWARD_WEIGHTS, LINEAR_BACKWARD_WEIGHTS) whose dy lie in one buffer are ordered,
-     * by one queue or by events, even where they only read it: their plans may share scratch memory, so two of them may
-     * not run at the same time.
+     * Gradients of weights (CONV2D_BACKWARD_WEIGHTS, LINEAR_BACKWARD_WEIGHTS) with dy in one buffer, and CONV2D with a
+     * shuffle and y there, are ordered, by one queue or by events, whatever else they use: their plans may share
+     * scratch memory, so two of them may not run at the same time.
      */
     cod_status (*plan_run)(cod_plan *plan, cod_queue *queue);
     /** Waits for queued work of the plan. Not to be called while a recording that contains the plan exists. */

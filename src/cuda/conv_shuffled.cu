@@ -1,8 +1,11 @@
 /*
  * Convolutions that shuffle pixels, by implementations that know no shuffle, such as a library's: the convolution
- * writes the small picture into the plan's memory, and the kernel of PIXEL_SHUFFLE moves it, with the activation.
+ * writes the small picture into scratch memory, and the kernel of PIXEL_SHUFFLE moves it, with the activation. The
+ * scratch memory is that of gradients (scratch.cuh), or the small pictures of a program would need as much as its large
+ * ones. Libraries are given its address for good, so a later plan that needs more gets memory of its own.
  */
 #include "cuda/conv_plan.cuh"
+#include "cuda/scratch.cuh"
 
 extern "C" {
 #include "core/memory.h"
@@ -12,6 +15,7 @@ extern "C" {
 
 struct shuffled_state {
     cuda_buffer between;
+    cuda_scratch *scratch; /**< where it lies */
     cod_op convolution, shuffle;
     cod_plan plans[2]; /**< of the two ops */
 };
@@ -60,8 +64,10 @@ static cod_status shuffled_run(const cod_plan *plan, cudaStream_t stream)
 
 static void shuffled_clear(const cod_plan *plan)
 {
-    for (cod_plan &part : static_cast<shuffled_state *>(plan->state)->plans)
+    shuffled_state *state = static_cast<shuffled_state *>(plan->state);
+    for (cod_plan &part : state->plans)
         cuda_plan_clear(&part);
+    cuda_scratch_leave(state->scratch);
 }
 
 /** What the convolution's weights need before it runs is the whole plan's. */
@@ -87,8 +93,8 @@ static cod_status make_shuffled(cod_plan *plan, const cuda_candidate *candidate)
     }
     plan->clear = shuffled_clear;
     state->between.base.bytes = static_cast<size_t>(cod_view_span_bytes(&state->convolution.outputs[0]));
-    COD_TRY(cuda_plan_memory(plan, state->between.base.bytes));
-    state->between.memory = plan->memory;
+    COD_TRY(cuda_scratch_join(plan->device, plan->ops->outputs[0].buffer, state->between.base.bytes, &state->scratch));
+    state->between.memory = cuda_scratch_use(state->scratch);
     COD_TRY(part.make(&state->plans[0], &part));
     take_packing(plan, &state->plans[0]);
     COD_TRY(cuda_make_pixel_shuffle(&state->plans[1]));
@@ -98,7 +104,7 @@ static cod_status make_shuffled(cod_plan *plan, const cuda_candidate *candidate)
 
 void conv_shuffled_candidates(const cod_plan *plan, const char *key, cuda_lister *list_parts, cuda_candidates *list)
 {
-    cuda_buffer aligned = {}; /* as the plan's memory will be */
+    cuda_buffer aligned = {}; /* as the scratch memory will be */
     cod_op convolution, shuffle;
     if (!fits(plan->ops))
         return;

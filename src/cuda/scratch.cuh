@@ -1,7 +1,7 @@
 /**
  * @file
- * Scratch memory of weight gradients. Plans of a device whose `dy` lie in the same buffer share it, because no two of
- * them run at the same time (core/backend.h, plan_run()).
+ * Scratch memory of weight gradients, and of convolutions that shuffle pixels. Plans of a device whose `dy`, or `y`,
+ * lie in the same buffer share it, because no two of them run at the same time (core/backend.h, plan_run()).
  */
 #ifndef COD_CUDA_SCRATCH_CUH
 #define COD_CUDA_SCRATCH_CUH
@@ -9,8 +9,8 @@
 #include "cuda/cuda_internal.h"
 
 /**
- * Gives a plan whose dy lies in `shared_by` at least `bytes` of scratch memory. Its contents are undefined before each
- * run. Until it is first used, plans that join later may move it.
+ * Gives a plan whose dy or y lies in `shared_by` at least `bytes` of scratch memory. Its contents are undefined before
+ * each run. Until it is first used, plans that join later may move it.
  *
  * @param[out] out  end it with cuda_scratch_leave()
  */

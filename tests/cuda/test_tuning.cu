@@ -157,6 +157,36 @@ TEST_WITH(every_candidate_of_a_shuffled_convolution_agrees, clean, NULL)
     assert_true(able >= 60);
 }
 
+/** Two such plans that write into one buffer have one small picture between them. */
+TEST_WITH(shuffled_convolutions_share_memory, clean, NULL)
+{
+    static const cod_test_layer layer = {2, 16, 16, 16, 64, 3, 1, 1};
+    const cod_op op = cod_test_layer_op(&layer, COD_OP_CONV2D, {COD_BF16, COD_BF16, 0, 0}, 2);
+    const size_t picture = cod_view_span_bytes(&op.outputs[0]);
+    cod_device *device = test_cuda.device;
+    cod_test_op test;
+    cuda_candidates list = {};
+    size_t taken[2];
+    assert_ok(cod_test_op_init(&test, test_cuda, &op));
+    conv_shuffled_candidates(test.plan, "", list_own, &list);
+    assert_true(list.count > 0);
+    const size_t before = device->allocated;
+    cod_plan plans[2] = {};
+    for (int i = 0; i < 2; i++) {
+        const size_t so_far = device->allocated;
+        plans[i].device = device;
+        plans[i].ops = &test.op;
+        plans[i].count = 1;
+        assert_ok(list.items[0].make(&plans[i], &list.items[0]));
+        taken[i] = device->allocated - so_far;
+    }
+    assert_int_equal(taken[0], taken[1] + picture);
+    for (cod_plan &plan : plans)
+        cuda_plan_clear(&plan);
+    assert_int_equal(device->allocated, before);
+    cod_test_op_clear(&test);
+}
+
 /* The tuner. */
 
 static const cod_op tuned_op(bool deterministic)

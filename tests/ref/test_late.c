@@ -276,6 +276,42 @@ TEST(gradients_that_share_scratch_are_ordered)
     }
 }
 
+/** Convolutions that shuffle pixels have the same scratch memory, by what they write, though not the same pixels. */
+TEST(shuffles_that_share_scratch_are_ordered)
+{
+    const cod_backend *b = late.backend;
+    const cod_test_layer layer = {1, 3, 3, 4, 4, 1, 1, 0};
+    for (int factor = 0; factor <= 2; factor += 2) {
+        cod_op op = cod_test_layer_op(&layer, COD_OP_CONV2D, (cod_test_layout){COD_F32, COD_F32, 0, 0}, factor);
+        const size_t bytes = cod_view_span_bytes(&op.outputs[0]);
+        cod_test_op first, second;
+        cod_plan *plan;
+        cod_buffer *both;
+        cod_queue *queue = new_queue();
+        assert_ok(b->buffer_create(late.device, 2 * bytes, &both));
+        assert_ok(cod_test_op_init(&first, late, &op));
+        assert_ok(cod_test_op_init(&second, late, &op));
+        first.op.outputs[0].buffer = second.op.outputs[0].buffer = both;
+        first.op.outputs[0].offset = 0;
+        second.op.outputs[0].offset = bytes;
+        b->plan_destroy(first.plan);
+        assert_ok(b->plan_create(late.device, &first.op, &first.plan));
+        assert_ok(b->plan_create(late.device, &second.op, &plan));
+        assert_ok(b->plan_run(first.plan, NULL));
+        expect_none();
+        assert_ok(b->plan_run(plan, queue));
+        if (factor > 1)
+            expect_violation("bytes 0 to 1 of scratch memory of gradients with a dy in one buffer");
+        else
+            expect_none();
+        b->queue_destroy(queue);
+        b->plan_destroy(plan);
+        cod_test_op_clear(&second);
+        cod_test_op_clear(&first);
+        b->buffer_destroy(late.device, both);
+    }
+}
+
 /** An update of `count` values of the buffer from the first on, by gradients and rates of zero. */
 static cod_plan *new_update(cod_buffer *values, cod_buffer *zeros, int64_t first, int64_t count)
 {

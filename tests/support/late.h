@@ -15,7 +15,7 @@
  * vector clocks (Mattern 1989). Two uses of one range of bytes, one of them a write, that neither a queue nor an event
  * orders are a violation, whichever came first. A view counts from its first to its last element, so slices of channels
  * of one tensor overlap. The host counts as one: what one of its threads has seen, all have. Gradients of weights whose
- * dy lie in one buffer also write scratch memory that they share.
+ * dy lie in one buffer, and convolutions that shuffle into it, also write scratch memory that they share.
  *
  * Messages. buffer_address() gives an address in the host's memory. Who hands it to MPI says so by cod_late_lend():
  * that MPI reads or writes counts as the host's doing. Work of queues that conflicts, and that the host has not seen

@@ -45,7 +45,7 @@ typedef struct late_buffer {
     cod_buffer *inner;
     bool pinned;
     late_uses uses;
-    late_uses gradients; /**< of scratch memory that gradients of weights with a dy in this buffer share, as one byte */
+    late_uses gradients; /**< of scratch memory that gradients with dy here and shuffles share, as one byte */
     late_ranges updated; /**< what OPTIMISER plans wrote last */
     struct late_buffer *next;
 } late_buffer;

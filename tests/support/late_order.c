@@ -76,16 +76,18 @@ bool late_is_packed(cod_op_kind kind)
            kind == COD_OP_LINEAR_BACKWARD_DATA;
 }
 
-/** Gradients of weights whose dy lie in one buffer may share scratch memory. */
+/** Gradients of weights with dy in one buffer, and convolutions that shuffle into it, may share scratch memory. */
 static void scratch_use(cod_queue *queue, const cod_op *op, const char *work)
 {
     enum { DY = 1 };
-    if (op->kind != COD_OP_CONV2D_BACKWARD_WEIGHTS && op->kind != COD_OP_LINEAR_BACKWARD_WEIGHTS)
+    const bool gradient = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS || op->kind == COD_OP_LINEAR_BACKWARD_WEIGHTS;
+    if (!gradient && (op->kind != COD_OP_CONV2D || cod_op_shuffle(&op->attr) < 2))
         return;
     late_use use = {.end = 1, .write = true, .slot = queue->slot, .time = queue->clock.times[queue->slot]};
     snprintf(use.work, sizeof use.work, "%s", work);
-    late_uses_add(&((late_buffer *)op->inputs[DY].buffer)->gradients,
-                  "scratch memory of gradients with a dy in one buffer", use, &queue->clock, &queue->device->host);
+    cod_buffer *shared_by = gradient ? op->inputs[DY].buffer : op->outputs[0].buffer;
+    late_uses_add(&((late_buffer *)shared_by)->gradients, "scratch memory of gradients with a dy in one buffer", use,
+                  &queue->clock, &queue->device->host);
 }
 
 /** Uses of an op's views: those that plans_prepare() reads, or all. */
