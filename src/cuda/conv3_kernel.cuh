@@ -209,7 +209,7 @@ static __device__ __forceinline__ void tile_ahead(const conv3_work &work, int nu
     if (number >= work.tiles || blockIdx.y > 0)
         return;
     const conv3_tile tile = tile_at(work, number);
-    if (work.load.kind == CONV3_NORMALISE_BACKWARD)
+    if (STORE != CONV3_STATISTICS && work.load.kind == CONV3_NORMALISE_BACKWARD) /* statistics are of forward passes */
         tile_prefetch(work, tile, work.load.second, work.channels, thread, threads);
     if (STORE == CONV3_REDUCE)
         tile_prefetch(work, tile, work.store.x, work.outputs, thread, threads);

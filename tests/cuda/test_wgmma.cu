@@ -108,8 +108,9 @@ static int wrong_orders(mistake wrong, char *message, size_t bytes)
     for (uint64_t seed = 0; seed < 6; seed++) {
         cod_emulated_set_seed(seed);
         memset(c, 0xFF, 2 * ROWS * COLUMNS * sizeof(float));
-        const cod_status status = cuda_launch(nullptr, wide_kernel, 1, 2 * WGMMA_THREADS, B_BYTES, a,
+        cod_status status = cuda_launch(nullptr, wide_kernel, 1, 2 * WGMMA_THREADS, B_BYTES, a,
                                               reinterpret_cast<const uint32_t *>(b), c, (int)wrong);
+        COD_THEN(status, COD_CUDA(cudaStreamSynchronize(nullptr)));
         bool right = status == COD_OK;
         assert_true((cod_emulated_faults(message, bytes) == 0) == right);
         for (int i = 0; i < 2 * ROWS * COLUMNS; i++) {
