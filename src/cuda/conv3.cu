@@ -1,12 +1,14 @@
 /* Plans of 3x3 convolutions with normalisations around them: which ops, which kernel, which tiles. */
 #include "cuda/conv3.cuh"
 #include "cuda/pack.cuh"
+#include "cuda/tuner.cuh"
 
 extern "C" {
 #include "core/fused.h"
 }
 
 #include <climits>
+#include <cstdio>
 
 enum {
     MOST_CHANNELS = 128,
@@ -253,15 +255,20 @@ static void try_kernels(const cod_device *device, const conv3_kernel *kernels, c
         try_kernel(device, kernel, best);
 }
 
-/** @return false where no kernel's weights and tile fit a block's shared memory */
-static bool choose(const cod_device *device, const conv3_ops *ops, conv3_choice *best)
+/** Which kernels are chosen from. */
+enum conv3_by { CONV3_BY_ALL, CONV3_BY_MMA, CONV3_BY_WGMMA };
+
+/** By the cost model. @return false where no kernel's weights and tile fit a block's shared memory */
+static bool choose(const cod_device *device, const conv3_ops *ops, conv3_by by, conv3_choice *best)
 {
     *best = {};
     best->store = store_kind_of(ops);
     describe_shapes(ops, &best->work);
-    try_kernels(device, conv3_kernels_of_64(), best);
-    try_kernels(device, conv3_kernels_of_any(), best);
-    if (device->capability == WGMMA_CAPABILITY)
+    if (by != CONV3_BY_WGMMA) {
+        try_kernels(device, conv3_kernels_of_64(), best);
+        try_kernels(device, conv3_kernels_of_any(), best);
+    }
+    if (by != CONV3_BY_MMA && device->capability == WGMMA_CAPABILITY)
         try_kernels(device, conv3_kernels_of_wgmma(), best);
     return best->cost > 0;
 }
@@ -271,7 +278,7 @@ size_t cuda_conv3_fuses(const cod_device *device, const cod_op *ops, size_t coun
     conv3_ops found;
     conv3_choice choice;
     const size_t used = read_ops(ops, count, &found);
-    return used > 1 && choose(device, &found, &choice) ? used : 1;
+    return used > 1 && choose(device, &found, CONV3_BY_ALL, &choice) ? used : 1;
 }
 
 /* Plans. */
@@ -402,11 +409,11 @@ static cod_status describe_packing(cod_plan *plan, const cod_op *conv, const con
     return cuda_plan_write(plan, how, &packing, sizeof packing);
 }
 
-cod_status cuda_make_conv3(cod_plan *plan)
+static cod_status make_by(cod_plan *plan, conv3_by by)
 {
     conv3_ops ops;
     conv3_choice choice;
-    COD_REQUIRE(read_ops(plan->ops, plan->count, &ops) == plan->count && choose(plan->device, &ops, &choice),
+    COD_REQUIRE(read_ops(plan->ops, plan->count, &ops) == plan->count && choose(plan->device, &ops, by, &choice),
                 "there is no kernel for these ops together");
     COD_TRY(cuda_plan_state(plan, sizeof(conv3_state)));
     conv3_state *state = static_cast<conv3_state *>(plan->state);
@@ -436,4 +443,42 @@ cod_status cuda_make_conv3(cod_plan *plan)
     plan->run = conv3_run;
     COD_TRY(describe_packing(plan, ops.conv, work, choice.kernel.wgmma ? choice.kernel.columns : 1, memory + bytes));
     return cuda_allow_shared(state->kernel.run[state->store], plan->device->shared_bytes);
+}
+
+static cod_status make_candidate(cod_plan *plan, const cuda_candidate *candidate)
+{
+    return make_by(plan, static_cast<conv3_by>(candidate->number));
+}
+
+/** What the time of the ops' kernels depends on. */
+static void describe_key(const cod_device *device, const conv3_ops *ops, const conv3_choice *choice, char *key,
+                         size_t bytes)
+{
+    conv3_work work = choice->work;
+    describe_load(ops, &work);
+    describe_store(ops, &work);
+    snprintf(key, bytes, "3x3 convolution %dx%dx%dx%d to %d; load %d%s%s; store %d%s%s%s%s; own kernels; %s",
+             work.images, work.h, work.w, work.channels, work.outputs, static_cast<int>(work.load.kind),
+             work.load.second != nullptr ? " two" : "", work.load.kept != nullptr ? " kept" : "",
+             static_cast<int>(choice->store), work.store.target != nullptr ? " target" : "",
+             work.store.before != nullptr ? " added" : "", work.store.g != nullptr ? " g" : "",
+             work.store.dslope != nullptr ? " slope" : "", device->gpu);
+}
+
+/** By mma.sync or by wgmma, whichever is faster when both are timed; by the cost model where nothing is timed. */
+cod_status cuda_make_conv3(cod_plan *plan)
+{
+    conv3_ops ops;
+    conv3_choice by_mma, by_wgmma;
+    char key[CUDA_KEY_BYTES];
+    cuda_tuner *tuner = nullptr;
+    cuda_candidates list = {};
+    if (cuda_tuner_mode(plan) == CUDA_MODE_FIXED || read_ops(plan->ops, plan->count, &ops) != plan->count ||
+        !choose(plan->device, &ops, CONV3_BY_MMA, &by_mma) || !choose(plan->device, &ops, CONV3_BY_WGMMA, &by_wgmma))
+        return make_by(plan, CONV3_BY_ALL);
+    COD_TRY(cuda_tuner_of(plan->device, &tuner));
+    describe_key(plan->device, &ops, &by_mma, key, sizeof key);
+    cuda_candidates_add(&list, "own-mma", {make_candidate, nullptr, CONV3_BY_MMA});
+    cuda_candidates_add(&list, "own-wgmma", {make_candidate, nullptr, CONV3_BY_WGMMA});
+    return cuda_tuner_make(plan, key, &list);
 }

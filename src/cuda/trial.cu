@@ -17,28 +17,65 @@ enum trial_inputs { NUMBERS, POISONED };
 
 /* Tensors. */
 
-static cod_view *view_at(cod_op *op, size_t slot)
+static constexpr size_t SLOTS = static_cast<size_t>(COD_OP_MAX_INPUTS) + COD_OP_MAX_OUTPUTS;
+
+static bool is_output(size_t place)
 {
-    return slot < COD_OP_MAX_INPUTS ? &op->inputs[slot] : &op->outputs[slot - COD_OP_MAX_INPUTS];
+    return place % SLOTS >= COD_OP_MAX_INPUTS;
 }
 
-/** Gives each view a place in the trial's buffer, to the same multiple of 256 bytes as the plan's own address. */
-static void lay_out(cuda_trial *trial)
+static cod_view *view_at(cuda_trial *trial, size_t place)
+{
+    cod_op *op = &trial->ops[place / SLOTS];
+    return is_output(place) ? &op->outputs[place % SLOTS - COD_OP_MAX_INPUTS] : &op->inputs[place % SLOTS];
+}
+
+/** Whether two views are one tensor: what one op of several gives to another. */
+static bool is_same(const cuda_trial *trial, const unsigned char *const *tensors, size_t a, size_t b)
+{
+    return a == b || (trial->count > 1 && tensors[a] != nullptr && tensors[a] == tensors[b]);
+}
+
+/** Whether the view is written, by its op or another one. */
+static bool is_written(const cuda_trial *trial, const unsigned char *const *tensors, size_t place)
+{
+    for (size_t i = 0; i < trial->count * SLOTS; i++)
+        if (is_output(i) && is_same(trial, tensors, i, place))
+            return true;
+    return false;
+}
+
+/** Gives a tensor a place in the trial's buffer, to the same multiple of 256 bytes as the plan's own address. */
+static void place_tensor(cuda_trial *trial, const unsigned char *const *tensors, size_t place)
 {
     enum { BOUNDARY = 256 };
-    size_t at = 0;
-    for (size_t slot = 0; slot < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; slot++) {
-        cod_view *view = view_at(&trial->op, slot);
-        if (slot == COD_OP_MAX_INPUTS)
-            trial->outputs = at;
-        if (view->buffer == nullptr)
+    const size_t odd = reinterpret_cast<uintptr_t>(tensors[place]) % BOUNDARY,
+                 bytes = cod_view_span_bytes(view_at(trial, place));
+    for (size_t i = place; i < trial->count * SLOTS; i++) {
+        if (!is_same(trial, tensors, i, place))
             continue;
-        const size_t odd = reinterpret_cast<uintptr_t>(cuda_view_of(view).data) % BOUNDARY;
-        view->buffer = &trial->buffer.base;
-        view->offset = at + odd;
-        at += (odd + cod_view_span_bytes(view) + BOUNDARY - 1) / BOUNDARY * BOUNDARY;
+        view_at(trial, i)->buffer = &trial->buffer.base;
+        view_at(trial, i)->offset = trial->bytes + odd;
     }
-    trial->bytes = at;
+    trial->bytes += (odd + bytes + BOUNDARY - 1) / BOUNDARY * BOUNDARY;
+}
+
+/** What is only read comes first. */
+static void lay_out(cuda_trial *trial)
+{
+    const unsigned char *tensors[CUDA_TRIAL_OPS * SLOTS] = {};
+    const size_t places = trial->count * SLOTS;
+    for (size_t i = 0; i < places; i++)
+        if (view_at(trial, i)->buffer != nullptr)
+            tensors[i] = cuda_view_of(view_at(trial, i)).data;
+    for (int written = 0; written < 2; written++) {
+        if (written == 1)
+            trial->outputs = trial->bytes;
+        for (size_t i = 0; i < places; i++)
+            if (tensors[i] != nullptr && view_at(trial, i)->buffer != &trial->buffer.base &&
+                is_written(trial, tensors, i) == (written == 1))
+                place_tensor(trial, tensors, i);
+    }
 }
 
 /**
@@ -69,7 +106,7 @@ static cod_status fill(const cuda_trial *trial, trial_inputs inputs)
                         static_cast<uint32_t *>(trial->buffer.memory), words));
     if (inputs == NUMBERS)
         return COD_OK;
-    return cuda_launch(trial->stream, trial_poison_kernel, 1, WARP_LANES, 0, cuda_view_of(&trial->op.inputs[0]));
+    return cuda_launch(trial->stream, trial_poison_kernel, 1, WARP_LANES, 0, cuda_view_of(&trial->ops[0].inputs[0]));
 }
 
 /** Of what a comparison finds, in floats; blocks that compare. */
@@ -109,8 +146,12 @@ cod_status cuda_trial_init(cuda_trial *trial, const cod_plan *plan)
     void *differences = nullptr;
     *trial = {};
     trial->device = plan->device;
-    trial->op = plan->ops[0];
-    trial->op.name = "trial";
+    COD_REQUIRE(plan->count <= CUDA_TRIAL_OPS, "%zu ops are too many for a trial", plan->count);
+    trial->count = plan->count;
+    for (size_t i = 0; i < trial->count; i++) {
+        trial->ops[i] = plan->ops[i];
+        trial->ops[i].name = "trial";
+    }
     lay_out(trial);
     COD_TRY(cuda_memory_create(plan->device, trial->bytes, &trial->buffer.memory));
     trial->buffer.base.bytes = trial->bytes;
@@ -157,7 +198,7 @@ static cod_status keep_expected(cuda_trial *trial, trial_inputs inputs)
 static cod_status refuse(const cuda_trial *trial, trial_inputs inputs, const char *name, float difference,
                          float largest, float odd)
 {
-    const char *kind = cod_op_kind_name(trial->op.kind);
+    const char *kind = cod_op_kind_name(trial->ops[0].kind);
     if (inputs == NUMBERS)
         cod_log_warn(
             "cuda: %s of %s is not used: its results are not those of our kernels (%g apart where the largest is %g, "
@@ -200,9 +241,9 @@ static cod_status check_outputs(cuda_trial *trial, trial_inputs inputs, const ch
 {
     if (trial->expected[inputs] == nullptr)
         return keep_expected(trial, inputs);
-    for (size_t i = 0; i < COD_OP_MAX_OUTPUTS; i++)
-        if (trial->op.outputs[i].buffer != nullptr)
-            COD_TRY(compare_output(trial, inputs, &trial->op.outputs[i], name));
+    for (size_t i = 0; i < trial->count * SLOTS; i++)
+        if (is_output(i) && view_at(trial, i)->buffer != nullptr)
+            COD_TRY(compare_output(trial, inputs, view_at(trial, i), name));
     return COD_OK;
 }
 
@@ -289,8 +330,8 @@ cod_status cuda_trial_time(cuda_trial *trial, const cuda_candidate *candidate, c
 {
     cod_plan plan = {};
     plan.device = trial->device;
-    plan.ops = &trial->op;
-    plan.count = 1;
+    plan.ops = trial->ops;
+    plan.count = trial->count;
     cod_status status = try_plan(trial, candidate, name, &plan, best_us, us);
     const cudaError_t error = cudaStreamSynchronize(trial->stream);
     cuda_plan_clear(&plan);

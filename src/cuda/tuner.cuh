@@ -102,10 +102,13 @@ void cuda_tuner_key(const cod_plan *plan, const char *libraries, char *key, size
 
 /* trial.cu */
 
-/** An op on tensors of its own, filled with numbers, and what the first candidate makes of them. */
+enum { CUDA_TRIAL_OPS = 3 };
+
+/** A plan's ops on tensors of its own, filled with numbers, and what the first candidate makes of them. */
 struct cuda_trial {
     cod_device *device;
-    cod_op op;
+    cod_op ops[CUDA_TRIAL_OPS];
+    size_t count;
     cuda_buffer buffer;    /**< all views lie in it */
     size_t outputs, bytes; /**< where outputs begin, and all of it */
     /** bytes of the outputs, of the tensors as they are and of a NaN in an input; NULL until a candidate has run */
@@ -115,6 +118,7 @@ struct cuda_trial {
     cudaEvent_t begin, end;
 };
 
+/** @param plan  of CUDA_TRIAL_OPS ops at most */
 COD_MUST_CHECK cod_status cuda_trial_init(cuda_trial *trial, const cod_plan *plan);
 void cuda_trial_clear(cuda_trial *trial);
 /**

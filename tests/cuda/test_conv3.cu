@@ -278,7 +278,7 @@ TEST(tiles_follow_from_the_batch)
             conv3_ops ops;
             conv3_choice choice;
             assert_int_equal(read_ops(s.ops, s.count, &ops), 3);
-            assert_true(choose(&h100, &ops, &choice));
+            assert_true(choose(&h100, &ops, CONV3_BY_ALL, &choice));
             assert_int_equal(choice.kernel.wgmma, e.wgmma);
             assert_int_equal(choice.kernel.rows, e.rows);
             assert_int_equal(choice.work.tile_h, e.tile_h);
@@ -320,7 +320,8 @@ TEST(large_tiles_store_all_kinds)
         cod_emulated_set_seed(1);
         assert_ok(sequence_init(&fused, test_cuda, &c, true, 1));
         assert_ok(sequence_init(&apart, test_cuda, &c, true, 1));
-        assert_true(read_ops(fused.ops, fused.count, &ops) > 1 && choose(test_cuda.device, &ops, &choice));
+        assert_true(read_ops(fused.ops, fused.count, &ops) > 1 &&
+                    choose(test_cuda.device, &ops, CONV3_BY_ALL, &choice));
         assert_int_equal(choice.kernel.rows, 192);
         assert_int_equal(choice.kernel.wgmma, tried.capability == 90 && tried.channels == 64);
         assert_ok(sequence_run_fused(&fused));

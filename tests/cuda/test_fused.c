@@ -1,13 +1,16 @@
 #include "support/test.h"
 
+#include "core/log.h"
 #include "cuda/cuda.h"
 #include "emulated/emulated.h"
 #include "pair.h"
 #include "sequence.h"
+#include "support/folder.h"
 #include "support/sequence.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,6 +196,65 @@ TEST(plans_can_be_prepared_again_and_recorded)
     cuda->recording_destroy(recording);
     cuda->plan_destroy(plan);
     sequence_clear(&fused);
+}
+
+/* Which products. */
+
+static char timed[512];
+
+static void watch_log(void *context, cod_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    if (strstr(line, " timed, ") != NULL)
+        snprintf(timed, sizeof timed, "%s", line);
+}
+
+/**
+ * Runs the sequence with its kernels chosen by their time, where there are several kinds. A machine under load may have
+ * time for one of them.
+ */
+static void check_timed(const sequence_case *which, bool again)
+{
+    static const double budget_s = 5;
+    sequence fused, apart;
+    const bool several = strstr(test_cuda.backend->describe(test_cuda.device), "capability 9.0") != NULL;
+    timed[0] = '\0';
+    cod_emulated_set_seed(1);
+    require(sequence_init(&fused, test_cuda, which, true, 1), "timed", again, 1);
+    require(sequence_init(&apart, test_cuda, which, true, 1), "timed", again, 1);
+    require(sequence_run_apart(&apart), "timed", again, 1);
+    setenv("COD_CUDA_CONVOLUTION", "own", 1);
+    const cod_status status = sequence_run_fused(&fused);
+    setenv("COD_CUDA_CONVOLUTION", "fixed", 1);
+    require(status, "timed", again, 1);
+    require(sequence_compare(&fused, &apart, equal, which->backward ? equal : divided), "timed", again, 1);
+    const char *counts = strstr(timed, "own-mma") != NULL ? strrchr(timed, ';') : NULL;
+    double seconds = 0;
+    const bool found =
+        counts != NULL && (strncmp(counts, "; 2 timed, 0 unfit, in ", 23) == 0 ||
+                           (sscanf(counts, "; 1 timed, 0 unfit, in %lf s", &seconds) == 1 && seconds > budget_s));
+    if (found != (several && !again))
+        fail_msg("backward %d, again %d: '%s'", which->backward, again, timed);
+    sequence_clear(&fused);
+    sequence_clear(&apart);
+}
+
+/** Products of warps and of warpgroups are timed and give the same; the choice is right, and known the next time. */
+TEST_IN_FOLDER(kinds_of_products_are_timed)
+{
+    sequence_case c = {.from = {1, 5, 7, 64}, .outputs = 64, .applies = true, .reduces = true, .residual = true};
+    c.apply = c.reduce = COD_ACT_PRELU;
+    setenv("COD_CUDA_CACHE", cod_test_at("choices"), 1);
+    cod_log_set_sink(watch_log, NULL, COD_LOG_DEBUG);
+    for (int backward = 0; backward < 2; backward++) {
+        c.backward = c.in_place = backward != 0;
+        check_timed(&c, false);
+        check_timed(&c, true);
+    }
+    cod_log_set_sink(NULL, NULL, COD_LOG_WARN);
+    unsetenv("COD_CUDA_CACHE");
+    unsetenv("COD_CUDA_CONVOLUTION");
 }
 
 /* What is fused. */
