@@ -15,6 +15,8 @@
 #include <cstring>
 #include <deque>
 #include <link.h>
+#include <map>
+#include <string>
 #include <unistd.h>
 #include <vector>
 
@@ -115,35 +117,39 @@ void cod_emulated_races_leave()
 }
 
 /** File and line of a kernel's access, as addr2line has them; else its address in the program's file. */
-static void name_place(uint32_t place, char *name, size_t bytes)
+static std::string find_place(uint32_t place)
 {
-    char command[96];
-    snprintf(name, bytes, "%#x", place - 1);
-    snprintf(command, sizeof command, "addr2line -sie /proc/%d/exe %#x 2>/dev/null", static_cast<int>(getpid()),
-             place - 1);
-    FILE *answer = popen(command, "r");
-    char line[128];
-    if (answer == nullptr)
-        return;
-    bool found = false; /* the innermost function that is not one of the emulated instructions */
-    while (fgets(line, sizeof line, answer) != nullptr && line[0] != '?' && !found) {
-        snprintf(name, bytes, "%.*s", static_cast<int>(strcspn(line, " \n")), line);
-        found = strstr(line, "warp.h:") == nullptr && strstr(line, "warp.cuh:") == nullptr;
+    char text[256];
+    snprintf(text, sizeof text, "addr2line -sie /proc/%d/exe %#x 2>/dev/null", static_cast<int>(getpid()), place - 1);
+    FILE *answer = popen(text, "r");
+    snprintf(text, sizeof text, "%#x", place - 1);
+    std::string name = text;
+    bool found = answer == nullptr; /* the innermost function that is not one of the emulated instructions */
+    while (!found && fgets(text, sizeof text, answer) != nullptr && text[0] != '?') {
+        name.assign(text, strcspn(text, " \n"));
+        found = strstr(text, "warp.h:") == nullptr && strstr(text, "warp.cuh:") == nullptr;
     }
-    pclose(answer);
+    if (answer != nullptr)
+        pclose(answer);
+    return name;
+}
+
+static const char *name_of(uint32_t place)
+{
+    static std::map<uint32_t, std::string> names;
+    auto known = names.find(place);
+    if (known == names.end())
+        known = names.emplace(place, find_place(place)).first;
+    return known->second.c_str();
 }
 
 static void tell(const use &earlier, const use &now, bool wrote, bool writes, size_t byte)
 {
-    char first[128] = "", second[128] = "";
-    if (cod_emulated_fault_count() == 0) { /* others are only counted */
-        name_place(earlier.place, first, sizeof first);
-        name_place(now.place, second, sizeof second);
-    }
+    const bool first = cod_emulated_fault_count() == 0; /* others are only counted */
     cod_emulated_fault("no barrier is between a %s of byte %zu of shared memory by thread %u at %s and a %s by thread "
                        "%u at %s",
-                       wrote ? "write" : "read", byte, earlier.thread, first, writes ? "write" : "read", now.thread,
-                       second);
+                       wrote ? "write" : "read", byte, earlier.thread, first ? name_of(earlier.place) : "",
+                       writes ? "write" : "read", now.thread, first ? name_of(now.place) : "");
 }
 
 /** Whether the earlier access is of the same thread, or a barrier is between it and what its warp has seen so. */
