@@ -45,7 +45,7 @@ static int faulty_orders(char *message, size_t shared_bytes, void (*kernel)(P...
 }
 
 /** C = A·B of {16, 16} and {16, 8} numbers through shared memory, as kernels load their fragments. */
-__global__ void product_kernel(const uint16_t *a, const uint16_t *b, float *c)
+[[maybe_unused]] __global__ void product_kernel(const uint16_t *a, const uint16_t *b, float *c)
 {
     uint16_t *shared_a = shared_memory<uint16_t>(), *shared_b = shared_a + 256;
     for (unsigned i = threadIdx.x; i < 256; i += blockDim.x)

@@ -1,8 +1,8 @@
 /**
  * @file
  * The part of CUDA's runtime that src/cuda uses, on the host: a GPU that is not there. Kernels run when they are
- * launched, or later where the stream is captured or late (emulated.h); each thread of a block is a fibre
- * (emulated_warp.h).
+ * launched or shortly after (schedule.cpp), or later where the stream is captured or late (emulated.h); each thread of
+ * a block is a fibre (emulated_warp.h).
  *
  * Memory lies between guards, and is poisoned (0xFF: NaN) where CUDA leaves it undefined. What a real device would not
  * forgive is a *fault*: cod_emulated_faults().
@@ -148,6 +148,7 @@ struct cod_emulated_launch {
     size_t shared_bytes;
     bool chained;
     const void *kernel;
+    cudaStream_t stream;
 };
 
 /** Queues work, a kernel's where `launch` is given: it is done at once, or recorded where the stream is captured. */
@@ -157,14 +158,18 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes);
 /** Whether a GPU takes the launch, its grid, its blocks and their shared memory; else a fault. */
 cudaError_t cod_emulated_may_launch(const cod_emulated_launch &launch);
-/** Runs a kernel: `thread` once in every thread of every block. */
+/**
+ * Runs a kernel: `thread` once in every thread of every block. One of a stream is held instead, until the next one or
+ * other work comes (schedule.cpp).
+ */
 cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread);
 
 template <typename... P, typename... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...arguments)
 {
-    cod_emulated_launch launch = {config->gridDim, config->blockDim, config->dynamicSmemBytes, false,
-                                  reinterpret_cast<const void *>(kernel)};
+    cod_emulated_launch launch = {
+        config->gridDim, config->blockDim, config->dynamicSmemBytes, false, reinterpret_cast<const void *>(kernel),
+        config->stream};
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
             launch.chained = config->attrs[i].val.programmaticStreamSerializationAllowed != 0;

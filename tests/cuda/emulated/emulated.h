@@ -51,8 +51,9 @@ void cod_emulated_set_seed(uint64_t seed);
 
 /**
  * Late: work of streams is done when the host waits for something, and then in an order by chance (of the seed) among
- * what streams and events allow; cudaEventQuery() says so, and does nothing. Else each work is done when it is queued.
- * Does first all that is queued.
+ * what streams and events allow; cudaEventQuery() says so, and does nothing. Else each work is done when it is queued,
+ * but for a stream's last kernel, which ends when other work is queued or the host waits. Does first all that is
+ * queued.
  */
 void cod_emulated_set_late(bool late);
 

@@ -35,8 +35,8 @@ void cod_emulated_leave_thread();
 size_t cod_emulated_shared_bytes();
 
 /* wgmma.cpp */
-/** A block has come to its first thread; to a barrier of all, which opens. A thread ends. */
-void cod_emulated_wgmma_block_begin();
+/** A block begins with this shared memory; its barrier of all threads opens; a thread of it ends. */
+void cod_emulated_wgmma_block_begin(const void *shared);
 void cod_emulated_wgmma_barrier();
 void cod_emulated_wgmma_thread_end();
 
@@ -62,6 +62,13 @@ static inline void cod_emulated_races_warp(unsigned) {}
 static inline void cod_emulated_races_barrier(uint32_t) {}
 static inline void cod_emulated_races_access(const void *, size_t, bool, bool, unsigned, const void *) {}
 #endif
+
+/* schedule.cpp */
+/** Ends the kernel that is held. Under the lock. @return cod_emulated_broken() */
+cudaError_t cod_emulated_settle();
+
+/* runtime.cpp */
+int cod_emulated_multiprocessors();
 
 /* kernels.cpp */
 /** As the compiler has it in the program's symbols, and as people write it; NULL where there is none. */
@@ -95,10 +102,11 @@ void cod_emulated_watch_memory(bool begin);
 /** Finds writes beside what was allocated. */
 void cod_emulated_check_memory();
 /**
- * The same memory for every block: `bytes` of poison at a 128-byte boundary, in front of memory that nobody may use.
+ * The same memory for every block at this place, a small number: `bytes` of poison at a 128-byte boundary, in front of
+ * memory that nobody may use.
  */
-unsigned char *cod_emulated_shared_begin(size_t bytes);
+unsigned char *cod_emulated_shared_begin(unsigned place, size_t bytes);
 /** Finds writes beside it. */
-void cod_emulated_shared_check();
+void cod_emulated_shared_check(unsigned place);
 
 #endif

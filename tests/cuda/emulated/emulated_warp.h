@@ -1,10 +1,11 @@
 /**
  * @file
- * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others; in which order
- * fibres and blocks run follows from a seed. Instructions of a whole warp wait until all its threads have come to the
- * same one. An asynchronous copy poisons its target when it starts, and lands when its thread waits for it, not before;
- * it reads its source when it starts or when it lands, as chance has it. That instructions of a warp wait orders more
- * than a GPU does; libraries with COD_CUDA_RACES find what relies on it (races.cpp).
+ * src/cuda/warp.cuh on the host. A thread of a block is a fibre that runs until it waits for others, or until chance
+ * lets others go on; in which order fibres and blocks run follows from a seed. Instructions of a whole warp wait until
+ * all its threads have come to the same one. An asynchronous copy poisons its target when it starts, and lands when its
+ * thread waits for it, not before; it reads its source when it starts or when it lands, as chance has it. That
+ * instructions of a warp wait orders more than a GPU does; libraries with COD_CUDA_RACES find what relies on it
+ * (races.cpp).
  */
 #ifndef COD_TESTS_CUDA_EMULATED_WARP_H
 #define COD_TESTS_CUDA_EMULATED_WARP_H
@@ -25,6 +26,10 @@ void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, b
 void cod_emulated_chain_wait();
 void cod_emulated_forbid_memory(bool forbid);
 bool cod_emulated_memory_forbidden();
+void cod_emulated_chain_release();
+/** Now and then, other threads and blocks go on before the one that runs does; of the second, every other time. */
+void cod_emulated_turn();
+void cod_emulated_likely_turn();
 void cod_emulated_copy_commit();
 void cod_emulated_copy_wait(int under_way);
 void cod_emulated_aligned(const void *address, size_t boundary, const char *what);
@@ -224,6 +229,7 @@ void cod_emulated_atomic(const void *target, size_t bytes);
 
 __attribute__((no_sanitize("thread"))) static inline void atomic_add(float *target, float value)
 {
+    cod_emulated_turn();
     COD_EMULATED_ATOMIC(target);
     *target += value;
 }
@@ -231,23 +237,31 @@ __attribute__((no_sanitize("thread"))) static inline void atomic_add(float *targ
 __attribute__((no_sanitize("thread"))) static inline void atomic_add(unsigned long long *target,
                                                                      unsigned long long value)
 {
+    cod_emulated_turn();
     COD_EMULATED_ATOMIC(target);
     *target += value;
 }
 
 __attribute__((no_sanitize("thread"))) static inline void atomic_add(uint32_t *target, uint32_t value)
 {
+    cod_emulated_turn();
     COD_EMULATED_ATOMIC(target);
     *target += value;
 }
 
 __attribute__((no_sanitize("thread"))) static inline unsigned ticket_take(unsigned *ticket)
 {
+    cod_emulated_likely_turn();
     COD_EMULATED_ATOMIC(ticket);
-    return (*ticket)++;
+    const unsigned before = (*ticket)++;
+    cod_emulated_likely_turn();
+    return before;
 }
 
-static inline void chain_release() {}
+static inline void chain_release()
+{
+    cod_emulated_chain_release();
+}
 
 static inline void chain_wait()
 {

@@ -39,8 +39,14 @@ struct allocation {
 };
 
 static std::map<unsigned char *, allocation> allocations;
-static allocation shared; /**< of the block that runs; pinned, in that nothing forbids it */
-static unsigned char *shared_memory;
+
+/** Shared memory of a block; pinned, in that nothing forbids it. */
+struct shared_place {
+    allocation whole;
+    unsigned char *memory;
+};
+
+static std::vector<shared_place> shared_places;
 static std::vector<unsigned char *> opened; /**< pages of fences that were used */
 static size_t memory_bytes, used_bytes;
 static bool forbidden, watched;
@@ -139,8 +145,9 @@ static void used(int, siginfo_t *info, void *context)
     for (const auto &[memory, allocation] : allocations)
         if (is_told(at, write, memory, allocation, ""))
             return;
-    if (is_told(at, write, shared_memory, shared, "shared "))
-        return;
+    for (const shared_place &place : shared_places)
+        if (is_told(at, write, place.memory, place.whole, "shared "))
+            return;
     char where[512];
     cod_emulated_where(where, sizeof where);
     fprintf(stderr, "the emulated GPU: a %s of memory that nobody allocated, at %p%s\n", write ? "write" : "read",
@@ -281,19 +288,22 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 
 /* Shared memory. */
 
-unsigned char *cod_emulated_shared_begin(size_t bytes)
+unsigned char *cod_emulated_shared_begin(unsigned number, size_t bytes)
 {
-    if (shared.place.pages == nullptr && !fence(SHARED_PAGES, &shared.place))
+    if (shared_places.size() <= number)
+        shared_places.resize(number + 1, {});
+    shared_place &place = shared_places[number];
+    if (place.whole.place.pages == nullptr && !fence(SHARED_PAGES, &place.whole.place))
         abort();
     const size_t rounded = (bytes + SHARED_BOUNDARY - 1) / SHARED_BOUNDARY * SHARED_BOUNDARY;
-    shared.bytes = bytes;
-    shared.pinned = true;
-    shared_memory = shared.place.pages + shared.place.page_bytes - rounded;
-    memset(shared_memory - GUARD, POISON, rounded + GUARD);
-    return shared_memory;
+    place.whole.bytes = bytes;
+    place.whole.pinned = true;
+    place.memory = place.whole.place.pages + place.whole.place.page_bytes - rounded;
+    memset(place.memory - GUARD, POISON, rounded + GUARD);
+    return place.memory;
 }
 
-void cod_emulated_shared_check()
+void cod_emulated_shared_check(unsigned number)
 {
-    check(shared_memory, shared, "shared ");
+    check(shared_places[number].memory, shared_places[number].whole, "shared ");
 }

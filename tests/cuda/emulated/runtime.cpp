@@ -126,6 +126,7 @@ size_t cod_emulated_fault_count()
 size_t cod_emulated_faults(char *first, size_t bytes)
 {
     const cod_emulated_locked held(cod_emulated_lock);
+    cod_emulated_settle();
     cod_emulated_check_memory();
     if (broken)
         cod_emulated_finish();
@@ -140,6 +141,8 @@ size_t cod_emulated_faults(char *first, size_t bytes)
 
 void cod_emulated_set_seed(uint64_t seed)
 {
+    const cod_emulated_locked held(cod_emulated_lock);
+    cod_emulated_settle();
     seed_value = seed;
     seed_known = true;
 }
@@ -148,7 +151,8 @@ uint64_t cod_emulated_seed()
 {
     if (!seed_known) {
         const char *text = getenv("COD_CUDA_SEED");
-        cod_emulated_set_seed(text != nullptr ? strtoull(text, nullptr, 10) : 1);
+        seed_value = text != nullptr ? strtoull(text, nullptr, 10) : 1;
+        seed_known = true;
     }
     return seed_value;
 }
@@ -238,7 +242,7 @@ cudaError_t cod_emulated_kernel_image(cudaFuncAttributes *attributes)
     return cod_emulated_give(machine.has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice);
 }
 
-static int multiprocessors()
+int cod_emulated_multiprocessors()
 {
     const char *text = getenv("COD_CUDA_MULTIPROCESSORS");
     return text != nullptr ? atoi(text) : 4;
@@ -252,7 +256,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     properties->uuid.bytes[0] = static_cast<char>(device);
     properties->major = machine.capability / 10;
     properties->minor = machine.capability % 10;
-    properties->multiProcessorCount = multiprocessors();
+    properties->multiProcessorCount = cod_emulated_multiprocessors();
     properties->totalGlobalMem = cod_emulated_whole_memory();
     properties->sharedMemPerBlockOptin = static_cast<size_t>(most_shared());
     return cudaSuccess;

@@ -105,11 +105,13 @@ template <typename R> static cudaError_t do_until(R reached)
             cod_emulated_fault("streams wait for each other for ever");
             return cod_emulated_give(cudaErrorLaunchFailure);
         }
+    cod_emulated_settle();
     return cod_emulated_broken() != cudaSuccess ? cod_emulated_broken() : error;
 }
 
 void cod_emulated_finish()
 {
+    cod_emulated_settle();
     for (cod_emulated_stream *stream : streams)
         do_until([=]() { return stream->pending.empty(); });
 }
@@ -120,6 +122,15 @@ void cod_emulated_set_late(bool wanted)
     cod_emulated_finish();
     late = wanted;
     chance.seed(cod_emulated_seed());
+}
+
+/** Work other than a kernel's, which begins when the kernel that is held has ended. */
+static work_done settled(work_done work)
+{
+    return [work = std::move(work)]() {
+        const cudaError_t before = cod_emulated_settle();
+        return before != cudaSuccess ? before : work();
+    };
 }
 
 /** Work of a stream that is not captured. */
@@ -143,6 +154,8 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
         if (launch->chained && (stream == nullptr || !stream->behind_kernel))
             cod_emulated_fault("a programmatic edge from what is no kernel");
     }
+    if (launch == nullptr)
+        work = settled(std::move(work));
     if (stream != nullptr)
         stream->behind_kernel = launch != nullptr;
     if (stream == nullptr || stream->capture == nullptr) {
@@ -255,8 +268,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return cod_emulated_broken();
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
-    return put(
-        stream, []() { return cudaSuccess; }, event->records);
+    return put(stream, settled([]() { return cudaSuccess; }), event->records);
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
@@ -313,9 +325,10 @@ static cudaError_t do_all(const std::vector<work_done> &list)
 {
     for (const auto &work : list) {
         const cudaError_t error = perform(work);
-        if (error != cudaSuccess)
+        if (error != cudaSuccess && cod_emulated_broken() == cudaSuccess)
             return error;
     }
+    cod_emulated_settle();
     return cudaSuccess;
 }
 
@@ -357,11 +370,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (outside_capture(stream) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     const uint64_t record = ++event->records->asked;
-    return put(stream, [records = event->records, record]() {
-        records->reached = records->reached > record ? records->reached : record;
-        records->at = std::chrono::steady_clock::now();
-        return cudaSuccess;
-    });
+    return put(stream, settled([records = event->records, record]() {
+                   records->reached = records->reached > record ? records->reached : record;
+                   records->at = std::chrono::steady_clock::now();
+                   return cudaSuccess;
+               }));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)

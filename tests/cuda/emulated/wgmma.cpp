@@ -86,9 +86,9 @@ static thread_products *own_products()
     return found == blocks.end() || found->second.threads.empty() ? nullptr : &found->second.threads[own_number()];
 }
 
-void cod_emulated_wgmma_block_begin()
+void cod_emulated_wgmma_block_begin(const void *shared)
 {
-    blocks.erase(cod_emulated_shared());
+    blocks.erase(shared);
 }
 
 void cod_emulated_wgmma_thread_end()
