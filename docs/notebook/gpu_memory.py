@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "tools/bench"))
-import gpu_models
+import networks
 
 WIDE = ",".join(["1024"] * 10)
 CASES = [("srresnet", "", (16, 24, 24, 3)), ("srresnet", "", (64, 24, 24, 3)), ("srresnet", "", (256, 24, 24, 3)),
@@ -59,11 +59,11 @@ def peak(model, options, shape):
     n, h, w, c = shape
     with FakeTensorMode(allow_non_fake_inputs=True):
         live = Live()
-        net = gpu_models.make(model, options)
+        net = networks.make(model, options)
         for tensor in (*net.parameters(), *net.buffers()):
             live.add(tensor)
         with live:
-            x = gpu_models.channels_last(torch.rand(n, c, h, w))
+            x = networks.channels_last(torch.rand(n, c, h, w))
             y = torch.rand(n, 3, 4 * h, 4 * w) if model == "srresnet" else torch.rand(n, 1000 if model == "resnet50" else 10)
             optimiser = torch.optim.Adam(net.parameters()) if model == "srresnet" else torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
             for _ in range(2):
@@ -71,7 +71,7 @@ def peak(model, options, shape):
                 optimiser.zero_grad(set_to_none=True)
                 with torch.autocast("cpu", torch.bfloat16):
                     output = net(x)
-                loss = gpu_models.loss_of(model, output, y)
+                loss = networks.loss_of(model, output, y)
                 loss.backward()
                 del output, loss
                 optimiser.step()

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/golden"))
 from gan_networks import VGG, Discriminator  # noqa: E402
-from step_pytorch import SRResNet, read_safetensors  # noqa: E402
+from networks import SRResNet  # noqa: E402
+from step_pytorch import read_safetensors  # noqa: E402
 
 VGG22_LAYERS = 9  # up to the activation behind conv2_2
 

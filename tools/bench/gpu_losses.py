@@ -58,10 +58,10 @@ def pytorch(case, folder, device, autocast, arguments, rate, batches):
     """The losses of PyTorch's twin on the weights and batches in `folder`."""
     import torch
 
-    import gpu_models
+    import networks
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model, options, (n, h, w, c) = CASES[case]
-    net = gpu_models.make(model, options)
+    net = networks.make(model, options)
     weights = torch.frombuffer(bytearray((folder / "weights.f32").read_bytes()), dtype=torch.float32)
     state = {}
     for entry in json.loads((folder / "weights.json").read_text()):
@@ -84,7 +84,7 @@ def pytorch(case, folder, device, autocast, arguments, rate, batches):
         optimiser.zero_grad(set_to_none=True)
         with torch.autocast(device, torch.bfloat16, enabled=autocast):
             output = net(x)
-        loss = gpu_models.loss_of(model, output, y)
+        loss = networks.loss_of(model, output, y)
         loss.backward()
         optimiser.step()
         losses.append(loss.item())

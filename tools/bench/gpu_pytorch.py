@@ -14,7 +14,7 @@ import time
 
 import torch
 
-import gpu_models
+import networks
 
 TURN_S = 0.06  # what an answer's steps take, or one step
 GRAPH_STEPS = 4
@@ -32,14 +32,14 @@ class Form:
     def __init__(self, name, device, model, options, shape):
         self.device = device
         n, h, w, c = shape
-        self.net = gpu_models.make(model, options).to(device).to(memory_format=torch.channels_last)
-        x = gpu_models.channels_last(torch.rand(n, c, h, w, device=device))
+        self.net = networks.make(model, options).to(device).to(memory_format=torch.channels_last)
+        x = networks.channels_last(torch.rand(n, c, h, w, device=device))
         with torch.no_grad():
             shape = self.net.eval()(x[:1]).shape
         self.net.train()
         y = torch.rand(n, *shape[1:], device=device)
-        target = gpu_models.channels_last(y) if y.dim() == 4 else torch.nn.functional.one_hot(y.argmax(1), y.shape[1]).float()
-        optimiser = gpu_models.optimiser(model, self.net, device)
+        target = networks.channels_last(y) if y.dim() == 4 else torch.nn.functional.one_hot(y.argmax(1), y.shape[1]).float()
+        optimiser = networks.optimiser(model, self.net, device)
         self.optimiser = type(optimiser).__name__.lower()
         forward = self.net if name == "eager" else torch.compile(self.net)
 
@@ -47,7 +47,7 @@ class Form:
             optimiser.zero_grad(set_to_none=True)
             with torch.autocast(device, torch.bfloat16):
                 output = forward(x)
-            gpu_models.loss_of(model, output, target).backward()
+            networks.loss_of(model, output, target).backward()
             optimiser.step()
 
         base = self.start_memory()
