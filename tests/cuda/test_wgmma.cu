@@ -109,7 +109,7 @@ static int wrong_orders(mistake wrong, char *message, size_t bytes)
         cod_emulated_set_seed(seed);
         memset(c, 0xFF, 2 * ROWS * COLUMNS * sizeof(float));
         cod_status status = cuda_launch(nullptr, wide_kernel, 1, 2 * WGMMA_THREADS, B_BYTES, a,
-                                              reinterpret_cast<const uint32_t *>(b), c, (int)wrong);
+                                        reinterpret_cast<const uint32_t *>(b), c, (int)wrong);
         COD_THEN(status, COD_CUDA(cudaStreamSynchronize(nullptr)));
         bool right = status == COD_OK;
         assert_true((cod_emulated_faults(message, bytes) == 0) == right);
