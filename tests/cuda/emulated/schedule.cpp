@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 
 /**
  * One launch of ALONE has USUAL blocks at a time that are resident, with at most USUAL_THREADS together. The others
@@ -30,7 +31,8 @@ enum {
 
 kernel_state *cod_emulated_kernel;
 
-static std::vector<block_state *> unused; /**< blocks */
+static std::vector<std::unique_ptr<block_state>> all_blocks;
+static std::vector<block_state *> unused; /**< of these */
 static unsigned places;                   /**< of shared memory, that blocks have */
 static kernel_state *held;
 static uint64_t random_state;
@@ -211,7 +213,8 @@ static bool run_block(block_state *block)
 static block_state *take_unused()
 {
     if (unused.empty()) {
-        unused.push_back(new block_state());
+        all_blocks.push_back(std::make_unique<block_state>());
+        unused.push_back(all_blocks.back().get());
         unused.back()->place = places++;
     }
     block_state *block = unused.back();
