@@ -113,7 +113,7 @@ static void choose_order(cpu_pack *pack)
     pack->run = by_row > by_words ? by_row : by_words;
 }
 
-/** Stores lines[outer][line_stride]; both lengths are known where runs are whole, so that words are moved at once. */
+/** Stores lines[outer][line_stride]: whole runs at once, their lengths being constants for the compiler. */
 static void store_lines(const cpu_pack *pack, pack_axis outer, pack_axis inner, const int32_t *lines,
                         int64_t line_stride, int64_t packed_at)
 {
