@@ -301,8 +301,9 @@ bool cpu_packs_next(const cod_device *device, const float *params, int64_t count
     const int64_t done = packed->at + packed->count;
     if (packed->first != NULL && packed->end == NULL)
         return false;
-    while (next != NULL && next->begin < params)
-        next = next->next;
+    for (; next != NULL && next->begin < params; next = next->next)
+        if (next->begin + next->rows * next->row_stride > params)
+            next->is_current = false;
     while (next != NULL && next->begin < params + count) {
         packed->first = next;
         if (take_neighbours(packed, params, count))

@@ -263,9 +263,15 @@ TEST(weights_that_are_updated_in_part_are_not_current)
     for (int i = 0; i < 2 * TENSORS; i++)
         (void)cpu_pack_is_current(u.packs[i]);
     (void)cpu_pack_is_current(across);
+    cpu_packed_weights of_update = {0};
     assert_ok(cod_test_op_run(&u.update));
     assert_true(is_current(&u, 0) && is_current(&u, 3));
     assert_false(cpu_pack_is_current(across));
+    cpu_pack_renew(u.packs[0]);
+    assert_true(is_current(&u, 0)); /* until an update begins within its weights */
+    while (cpu_packs_next(test_cpu.device, u.params + tensors_at[0] + 64, 64, &of_update)) {
+    }
+    assert_false(cpu_pack_is_current(u.packs[0]));
     cpu_pack_destroy(across);
     cpu_pack_destroy(before);
     updated_clear(&u);
