@@ -158,6 +158,32 @@ cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group
     return comm_request_started(request, status);
 }
 
+cod_group_part cod_group_part_of(const cod_group *group, int rank, size_t bytes)
+{
+    enum { UNIT_BYTES = 64 }; /* no value is cut */
+    const size_t ranks = (size_t)cod_group_size(group), units = (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+    const size_t first = units * (size_t)rank / ranks * UNIT_BYTES,
+                 end = units * ((size_t)rank + 1) / ranks * UNIT_BYTES;
+    const size_t last = end < bytes ? end : bytes;
+    return (cod_group_part){.root = rank, .offset = first, .bytes = last > first ? last - first : 0};
+}
+
+cod_status cod_group_complete(cod_group *group, void *data, size_t bytes)
+{
+    const size_t ranks = (size_t)cod_group_size(group);
+    cod_request *request = NULL;
+    if (ranks == 1)
+        return COD_OK;
+    cod_group_part *parts = calloc(ranks, sizeof *parts);
+    COD_REQUIRE_MEMORY(parts);
+    for (size_t r = 0; r < ranks; r++)
+        parts[r] = cod_group_part_of(group, (int)r, bytes);
+    const cod_status status = cod_group_share_start(group, data, parts, ranks, &request);
+    free(parts);
+    COD_TRY(status);
+    return cod_request_wait(&request, INFINITY);
+}
+
 cod_status cod_group_swap_start(cod_group *group, int lane, const cod_group_message *sent,
                                 const cod_group_message *received, cod_request **request)
 {

@@ -180,6 +180,11 @@ typedef struct cod_group_part {
 COD_MUST_CHECK cod_status cod_group_share_start(cod_group *group, void *buffer, const cod_group_part *parts,
                                                 size_t count, cod_request **request);
 
+/** The part of `bytes` bytes that a rank holds where all have about equally many. It begins at a multiple of 64. */
+cod_group_part cod_group_part_of(const cod_group *group, int rank, size_t bytes);
+/** Completes a buffer of which each rank holds that part, and waits. @param[in,out] data  [bytes] */
+COD_MUST_CHECK cod_status cod_group_complete(cod_group *group, void *data, size_t bytes);
+
 /** A message to or from one rank of a group. */
 typedef struct cod_group_message {
     void *data;

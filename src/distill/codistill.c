@@ -442,10 +442,24 @@ static cod_status validated(cod_strategy *strategy, cod_train_context *context, 
     return COD_OK;
 }
 
+/* The exchange's state is in the trainer's checkpoints. */
+
+static cod_status keep_array(void *checkpoint, const char *name, const void *data, size_t bytes)
+{
+    return cod_checkpoint_add_bytes(checkpoint, name, data, bytes);
+}
+
+static const void *find_array(const void *file, const char *name, size_t *bytes)
+{
+    const cod_st_tensor *tensor = cod_st_tensor_find(file, name);
+    *bytes = tensor != NULL ? tensor->bytes : 0;
+    return tensor != NULL ? tensor->data : NULL;
+}
+
 static cod_status save(cod_strategy *strategy, cod_checkpoint *checkpoint)
 {
     codistill *c = (codistill *)strategy;
-    COD_TRY(cod_exchange_save(c->exchange, checkpoint));
+    COD_TRY(cod_exchange_save(c->exchange, keep_array, checkpoint));
     COD_TRY(cod_peers_save(&c->peers, checkpoint));
     COD_TRY(cod_checkpoint_add_number(checkpoint, "behind", (double)c->control.behind));
     COD_TRY(cod_checkpoint_add_number(checkpoint, "off_step", (double)c->teaching.off_step));
@@ -458,7 +472,7 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     (void)context;
     if (c->configured->replay[0] != '\0')
         return cod_fail(COD_ERR_UNSUPPORTED, "exchange.replay repeats a run from its beginning; it cannot be resumed");
-    COD_TRY(cod_exchange_load(c->exchange, file));
+    COD_TRY(cod_exchange_load(c->exchange, find_array, file));
     COD_TRY(cod_checkpoint_number(file, "student_loss", &c->teaching.student_loss));
     COD_TRY(cod_checkpoint_whole(file, "behind", 0, &c->control.behind));
     COD_TRY(cod_checkpoint_whole(file, "off_step", -1, &c->teaching.off_step));

@@ -35,7 +35,6 @@
 #include "comm/group.h"
 #include "core/backend.h"
 #include "core/option.h"
-#include "train/checkpoint.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -373,14 +372,25 @@ COD_MUST_CHECK cod_status cod_exchange_state(cod_exchange *exchange, const cod_e
  */
 COD_MUST_CHECK cod_status cod_exchange_restored(cod_exchange *exchange, const void *slots, size_t slot_bytes);
 
-/** Adds the state to this rank's checkpoint. The exchange's memory is borrowed until it is written. */
-COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_checkpoint *checkpoint);
+/**
+ * Keeps bytes of an exchange's state under a name, where and how the caller likes. Of what all ranks of a group have,
+ * each is given its part.
+ *
+ * @param data  borrowed until the next call of the exchange
+ */
+typedef cod_status cod_exchange_keep(void *context, const char *name, const void *data, size_t bytes);
+/** What this rank kept under a name, borrowed until cod_exchange_load() returns. NULL = nothing has this name. */
+typedef const void *cod_exchange_find(const void *context, const char *name, size_t *bytes);
+
+/** Gives the state to `keep`. Collective on the group, as cod_exchange_state(). */
+COD_MUST_CHECK cod_status cod_exchange_save(cod_exchange *exchange, cod_exchange_keep *keep, void *context);
 
 /**
- * Reads it back, and restores. Collective on the group.
+ * Takes it back, and restores. Collective on the group.
  *
- * @return COD_ERR_ARGUMENT if the groups of the saved run exchanged and those of this run do not, or vice versa
+ * @return COD_ERR_ARGUMENT if the groups of the saved run exchanged and those of this run do not, or vice versa;
+ *         COD_ERR_FORMAT if it is not of this run's shape
  */
-COD_MUST_CHECK cod_status cod_exchange_load(cod_exchange *exchange, const cod_st_file *file);
+COD_MUST_CHECK cod_status cod_exchange_load(cod_exchange *exchange, cod_exchange_find *find, const void *context);
 
 #endif

@@ -2,7 +2,6 @@
 #include "distill/exchange_internal.h"
 
 #include "core/chunk_format.h"
-#include "train/checkpoint_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,27 +144,34 @@ cod_status cod_exchange_restored(cod_exchange *e, const void *slots, size_t slot
     return restore_slots(e, slots, slot_bytes);
 }
 
-cod_status cod_exchange_save(cod_exchange *e, cod_checkpoint *checkpoint)
+/** What this rank keeps of an array: its part of what all have. */
+static cod_group_part part_of(const cod_exchange *e, const cod_exchange_array *array)
+{
+    return array->of_group ? cod_group_part_of(e->setup.group, e->setup.rank, array->bytes)
+                           : (cod_group_part){.root = e->setup.rank, .bytes = array->bytes};
+}
+
+cod_status cod_exchange_save(cod_exchange *e, cod_exchange_keep *keep, void *context)
 {
     const cod_exchange_array *arrays;
     size_t count;
     COD_TRY(cod_exchange_state(e, &arrays, &count));
-    for (size_t i = 0; i < count; i++)
-        COD_TRY(
-            arrays[i].of_group
-                ? cod_checkpoint_add_part(checkpoint, e->setup.group, arrays[i].name, arrays[i].data, arrays[i].bytes)
-                : cod_checkpoint_add_bytes(checkpoint, arrays[i].name, arrays[i].data, arrays[i].bytes));
+    for (size_t i = 0; i < count; i++) {
+        const cod_group_part part = part_of(e, &arrays[i]);
+        COD_TRY(keep(context, arrays[i].name, (const char *)arrays[i].data + part.offset, part.bytes));
+    }
     return COD_OK;
 }
 
 /**
- * Whether the checkpoint holds an exchange's state where this run has one; an earlier version saved one of a single
+ * Whether what was kept holds an exchange's state where this run has one; an earlier version saved one of a single
  * group.
  */
-static cod_status check_saved(const cod_exchange *e, const cod_st_file *file)
+static cod_status check_saved(const cod_exchange *e, cod_exchange_find *find, const void *context)
 {
-    const bool saved = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS) != NULL,
-               exact = cod_st_tensor_find(file, "exchange.decoded.0") != NULL;
+    size_t bytes;
+    const bool saved = find(context, COD_EXCHANGE_SLOTS, &bytes) != NULL,
+               exact = find(context, "exchange.decoded.0", &bytes) != NULL;
     if (saved && e->setup.publishes && exact != exchange_keeps_exact(&e->setup.options))
         return cod_fail(COD_ERR_ARGUMENT, "the checkpoint is of a run with exchange.merge_against=%s: set it back",
                         exact ? "exact" : "decoded");
@@ -178,33 +184,45 @@ static cod_status check_saved(const cod_exchange *e, const cod_st_file *file)
                                             "exchange: set it back");
 }
 
-/** All arrays as far as this rank saved them. @param[out] slots  of the file */
-static cod_status read_parts(cod_exchange *e, const cod_st_file *file, const cod_exchange_array **arrays, size_t *count,
-                             const cod_st_tensor **slots)
+/** Fills this rank's part of an array, or all of it where that was saved, as earlier versions did. */
+static cod_status read_array(const cod_exchange *e, cod_exchange_find *find, const void *context,
+                             const cod_exchange_array *array)
 {
-    COD_TRY(check_saved(e, file));
-    *slots = cod_st_tensor_find(file, COD_EXCHANGE_SLOTS);
-    COD_TRY(cod_exchange_state(e, arrays, count));
-    for (size_t i = 0; i < *count; i++) {
-        const cod_exchange_array *array = &(*arrays)[i];
-        if (strcmp(array->name, COD_EXCHANGE_SLOTS) == 0)
-            continue;
-        COD_TRY(array->of_group ? cod_checkpoint_read_part(file, e->setup.group, array->name, array->data, array->bytes)
-                                : cod_checkpoint_read(file, array->name, array->data, array->bytes));
-    }
+    const cod_group_part part = part_of(e, array);
+    size_t bytes;
+    const void *saved = find(context, array->name, &bytes);
+    if (saved == NULL)
+        return cod_fail(COD_ERR_FORMAT, "the checkpoint has no '%s'", array->name);
+    if (bytes != part.bytes && bytes != array->bytes)
+        return cod_fail(COD_ERR_FORMAT,
+                        "the checkpoint's '%s' has %zu bytes, not %zu: it is of another model or set-up", array->name,
+                        bytes, part.bytes);
+    memcpy((char *)array->data + (bytes == array->bytes ? 0 : part.offset), saved, bytes);
     return COD_OK;
 }
 
-cod_status cod_exchange_load(cod_exchange *e, const cod_st_file *file)
+/** All arrays but the slots, as far as this rank saved them. */
+static cod_status read_arrays(cod_exchange *e, cod_exchange_find *find, const void *context,
+                              const cod_exchange_array **arrays, size_t *count)
+{
+    COD_TRY(check_saved(e, find, context));
+    COD_TRY(cod_exchange_state(e, arrays, count));
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp((*arrays)[i].name, COD_EXCHANGE_SLOTS) != 0)
+            COD_TRY(read_array(e, find, context, &(*arrays)[i]));
+    return COD_OK;
+}
+
+cod_status cod_exchange_load(cod_exchange *e, cod_exchange_find *find, const void *context)
 {
     const cod_exchange_array *arrays;
-    const cod_st_tensor *slots = NULL;
-    size_t count;
-    COD_TRY(cod_group_agree(e->setup.group, read_parts(e, file, &arrays, &count, &slots), NULL));
+    size_t count, slot_bytes;
+    COD_TRY(cod_group_agree(e->setup.group, read_arrays(e, find, context, &arrays, &count), NULL));
     if (!e->setup.publishes)
         return COD_OK;
     for (size_t i = 0; i < count; i++)
         if (arrays[i].of_group && !arrays[i].held_once)
-            COD_TRY(cod_checkpoint_complete(e->setup.group, arrays[i].data, arrays[i].bytes));
-    return cod_exchange_restored(e, slots->data, slots->bytes);
+            COD_TRY(cod_group_complete(e->setup.group, arrays[i].data, arrays[i].bytes));
+    const void *slots = find(context, COD_EXCHANGE_SLOTS, &slot_bytes);
+    return cod_exchange_restored(e, slots, slot_bytes);
 }

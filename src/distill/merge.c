@@ -6,16 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/**
- * Values of one set, all its trainable ones or its states, that a range has: where they lie in it, and where they
- * belong.
- */
+/** Values of one item of the target that a range has: where they lie in it, and where they belong. */
 typedef struct part {
     size_t first, count;
     cod_buffer *target;
     size_t offset;      /**< bytes in it */
-    cod_plan *subtract; /**< what the weights hold, from the change; NULL where the backend runs at once */
-    cod_plan *add;      /**< the change to the weights; likewise */
+    cod_plan *subtract; /**< what the target holds, from the change; NULL where the backend runs at once */
+    cod_plan *add;      /**< the change to the target; likewise */
 } part;
 
 /** Multiplies the trainable values of the change, or the states, by a factor. */
@@ -28,17 +25,17 @@ typedef struct scaling {
 
 /** A range of the values, which is merged by itself. */
 typedef struct fragment {
-    size_t first, trainable, state;     /**< values of the layout from `first` on: trainable ones, then states */
-    cod_plan *compare;                  /**< `own` from the change; NULL = at-once backend, or none is trainable */
-    part parts[2 * COD_GRAPH_MAX_SETS]; /**< of trainable values, then of states */
+    size_t first, trainable, state; /**< values of the target from `first` on: trainable ones, then states */
+    cod_plan *compare;              /**< `own` from the change; NULL = at-once backend, or none is trainable */
+    part *parts;                    /**< [part_count] of trainable values, then of states */
     size_t trainable_parts, part_count;
     scaling *scalings; /**< made as factors come: a peer's are always the same */
 } fragment;
 
 struct cod_merger {
-    cod_weights *weights;
-    cod_sets sets;
-    cod_layout layout; /**< of these sets */
+    const cod_backend *backend;
+    cod_device *device;
+    size_t trainable, state; /**< values of the target */
     /* Of a device with queues; a backend that runs at once needs none of it. */
     cod_buffer *host;    /**< [of the largest fragment] pinned */
     cod_event *copied;   /**< it may be written again */
@@ -57,7 +54,7 @@ static cod_status plan_add(const cod_merger *merger, cod_view from, cod_view to,
                        .inputs = {from},
                        .outputs = {to},
                        .name = "merge"};
-    return merger->weights->backend->plan_create(merger->weights->device, &op, out);
+    return merger->backend->plan_create(merger->device, &op, out);
 }
 
 static cod_view floats_of(cod_buffer *buffer, size_t offset, size_t count)
@@ -65,55 +62,46 @@ static cod_view floats_of(cod_buffer *buffer, size_t offset, size_t count)
     return cod_view_dense(buffer, offset, COD_F32, (cod_shape){1, 1, 1, (int64_t)count});
 }
 
-/**
- * A fragment's part of `count` values of the layout, from *at on, which moves on; they lie in `target` from byte
- * `offset` on.
- */
-static cod_status make_part(const cod_merger *merger, fragment *f, size_t *at, size_t count, cod_buffer *target,
-                            size_t offset)
+/** A fragment's part of an item of the target, which is of the values from *at on, which moves on. */
+static cod_status make_part(const cod_merger *merger, fragment *f, size_t *at, const cod_merge_values *item)
 {
-    const size_t begin = *at, end = f->first + f->trainable + f->state, from = f->first > begin ? f->first : begin,
-                 to = end < begin + count ? end : begin + count;
+    const size_t begin = *at, count = item->count, end = f->first + f->trainable + f->state,
+                 from = f->first > begin ? f->first : begin, to = end < begin + count ? end : begin + count;
     *at += count;
     if (from >= to)
         return COD_OK;
     part *p = &f->parts[f->part_count++];
     *p = (part){.first = from - f->first,
                 .count = to - from,
-                .target = target,
-                .offset = offset + (from - begin) * sizeof(float)};
-    if (cod_backend_runs_at_once(merger->weights->backend))
+                .target = item->buffer,
+                .offset = item->offset + (from - begin) * sizeof(float)};
+    if (cod_backend_runs_at_once(merger->backend))
         return COD_OK;
     const cod_view change = floats_of(merger->change, p->first * sizeof(float), p->count),
-                   values = floats_of(target, p->offset, p->count);
+                   values = floats_of(p->target, p->offset, p->count);
     COD_TRY(plan_add(merger, values, change, true, -1, &p->subtract));
     return plan_add(merger, change, values, true, 1, &p->add);
 }
 
-static cod_status make_fragment(const cod_merger *merger, fragment *f)
+static cod_status make_fragment(const cod_merger *merger, const cod_merge_target *target, fragment *f)
 {
-    const cod_weights *weights = merger->weights;
-    size_t at = 0, offset;
+    size_t at = 0;
+    f->parts = calloc(target->count + 1, sizeof *f->parts);
+    COD_REQUIRE_MEMORY(f->parts);
     if (merger->own != NULL && f->trainable > 0)
         COD_TRY(plan_add(merger, floats_of(merger->own, 0, f->trainable), floats_of(merger->change, 0, f->trainable),
                          true, -1, &f->compare));
-    for (int state = 0; state < 2; state++) {
-        for (int s = 0; s < (int)cod_graph_set_count(weights->graph); s++) {
-            const cod_set_range *range = &weights->sets[s].range;
-            cod_buffer *states = cod_weights_states(weights, s, &offset);
-            if ((merger->sets & cod_set_of(s)) != 0)
-                COD_TRY(state ? make_part(merger, f, &at, range->state_count, states, offset)
-                              : make_part(merger, f, &at, range->count, weights->values, range->first * sizeof(float)));
-        }
-        f->trainable_parts = state ? f->trainable_parts : f->part_count;
+    for (size_t i = 0; i < target->count; i++) {
+        COD_TRY(make_part(merger, f, &at, &target->values[i]));
+        f->trainable_parts = i < target->trainable ? f->part_count : f->trainable_parts;
     }
     return COD_OK;
 }
 
-/** Cuts the layout's values into fragments. @return values of the largest */
+/** Cuts the target's values into fragments. @return values of the largest */
 static size_t cut(cod_merger *merger, const size_t *ends)
 {
-    const size_t trainable = merger->layout.trainable, all = trainable + merger->layout.state;
+    const size_t trainable = merger->trainable, all = trainable + merger->state;
     size_t first = 0, largest = 0;
     for (size_t i = 0; i < merger->fragment_count; i++) {
         const size_t end = ends != NULL ? ends[i] : all, middle = trainable < first ? first
@@ -126,33 +114,33 @@ static size_t cut(cod_merger *merger, const size_t *ends)
     return largest;
 }
 
-static cod_status make(cod_merger *merger, const size_t *ends, size_t count)
+static cod_status make(cod_merger *merger, const cod_merge_target *target, const size_t *ends, size_t count)
 {
-    const cod_weights *weights = merger->weights;
+    const cod_backend *backend = merger->backend;
     merger->fragments = calloc(count, sizeof *merger->fragments);
     COD_REQUIRE_MEMORY(merger->fragments);
     merger->fragment_count = count;
     const size_t bytes = cut(merger, ends) * sizeof(float);
-    if (!cod_backend_runs_at_once(weights->backend)) {
-        COD_TRY(weights->backend->host_buffer_create(weights->device, bytes, &merger->host));
-        COD_TRY(cod_event_create(weights->backend, weights->device, &merger->copied));
-        COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->change));
-        if (merger->layout.trainable > 0)
-            COD_TRY(weights->backend->buffer_create(weights->device, bytes, &merger->own));
+    if (!cod_backend_runs_at_once(backend)) {
+        COD_TRY(backend->host_buffer_create(merger->device, bytes, &merger->host));
+        COD_TRY(cod_event_create(backend, merger->device, &merger->copied));
+        COD_TRY(backend->buffer_create(merger->device, bytes, &merger->change));
+        if (merger->trainable > 0)
+            COD_TRY(backend->buffer_create(merger->device, bytes, &merger->own));
     }
     for (size_t i = 0; i < count; i++)
-        COD_TRY(make_fragment(merger, &merger->fragments[i]));
+        COD_TRY(make_fragment(merger, target, &merger->fragments[i]));
     return COD_OK;
 }
 
-cod_status cod_merger_create(cod_weights *weights, cod_sets sets, const size_t *ends, size_t count, cod_merger **out)
+cod_status cod_merger_create(const cod_merge_target *target, const size_t *ends, size_t count, cod_merger **out)
 {
     cod_merger *merger = calloc(1, sizeof *merger);
     COD_REQUIRE_MEMORY(merger);
-    merger->weights = weights;
-    merger->sets = sets;
-    merger->layout = cod_weights_layout_of(weights, sets);
-    const cod_status status = make(merger, ends, ends != NULL ? count : 1);
+    *merger = (cod_merger){.backend = target->backend, .device = target->device};
+    for (size_t i = 0; i < target->count; i++)
+        *(i < target->trainable ? &merger->trainable : &merger->state) += target->values[i].count;
+    const cod_status status = make(merger, target, ends, ends != NULL ? count : 1);
     if (status != COD_OK) {
         cod_merger_destroy(merger);
         return status;
@@ -169,6 +157,7 @@ static void clear_fragment(const cod_backend *backend, fragment *f)
         if (f->parts[i].add != NULL)
             backend->plan_destroy(f->parts[i].add);
     }
+    free(f->parts);
     if (f->compare != NULL)
         backend->plan_destroy(f->compare);
     while (f->scalings != NULL) {
@@ -183,18 +172,17 @@ void cod_merger_destroy(cod_merger *merger)
 {
     if (merger == NULL)
         return;
-    const cod_weights *weights = merger->weights;
-    const cod_backend *backend = weights->backend;
+    const cod_backend *backend = merger->backend;
     for (size_t i = 0; i < merger->fragment_count; i++)
         clear_fragment(backend, &merger->fragments[i]);
     free(merger->fragments);
     if (merger->own != NULL)
-        backend->buffer_destroy(weights->device, merger->own);
+        backend->buffer_destroy(merger->device, merger->own);
     if (merger->change != NULL)
-        backend->buffer_destroy(weights->device, merger->change);
+        backend->buffer_destroy(merger->device, merger->change);
     cod_event_destroy(backend, merger->copied);
     if (merger->host != NULL)
-        backend->host_buffer_destroy(weights->device, merger->host);
+        backend->host_buffer_destroy(merger->device, merger->host);
     free(merger);
 }
 
@@ -228,15 +216,15 @@ static cod_status scale(const cod_merger *merger, fragment *f, bool states, floa
         COD_TRY(make_scaling(merger, f, states, factor));
         s = f->scalings;
     }
-    return merger->weights->backend->plan_run(s->plan, NULL);
+    return merger->backend->plan_run(s->plan, NULL);
 }
 
-/** Makes of the peer's values, which the change holds, factor·(peer - weights): of trainable ones, or of states. */
+/** Makes of the peer's values, which the change holds, factor·(peer - target): of trainable ones, or of states. */
 static cod_status compare(const cod_merger *merger, fragment *f, bool states, float factor)
 {
     const size_t first = states ? f->trainable_parts : 0, end = states ? f->part_count : f->trainable_parts;
     for (size_t i = first; i < end; i++)
-        COD_TRY(merger->weights->backend->plan_run(f->parts[i].subtract, NULL));
+        COD_TRY(merger->backend->plan_run(f->parts[i].subtract, NULL));
     return end > first ? scale(merger, f, states, factor) : COD_OK;
 }
 
@@ -246,8 +234,7 @@ static cod_status compare(const cod_merger *merger, fragment *f, bool states, fl
  */
 static cod_status send(const cod_merger *merger, const fragment *f, const float *peer, const float *own, float factor)
 {
-    const cod_weights *weights = merger->weights;
-    const cod_backend *backend = weights->backend;
+    const cod_backend *backend = merger->backend;
     const size_t trainable = f->trainable, state = f->state;
     const size_t bytes = (trainable + state) * sizeof(float);
     float *const host = merger->host->host;
@@ -255,20 +242,19 @@ static cod_status send(const cod_merger *merger, const fragment *f, const float 
     for (size_t i = 0; i < trainable; i++)
         host[i] = own != NULL ? factor * (peer[i] - own[i]) : peer[i];
     memcpy(host + trainable, peer + trainable, state * sizeof *host);
-    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, merger->host, 0, bytes));
+    COD_TRY(backend->copy(merger->device, NULL, merger->change, 0, merger->host, 0, bytes));
     return cod_event_record(backend, merger->copied, NULL);
 }
 
 /** The same of values in the device's memory, in the same steps of arithmetic. */
 static cod_status compare_there(const cod_merger *merger, fragment *f, cod_buffer *peer, cod_buffer *own, float factor)
 {
-    const cod_weights *weights = merger->weights;
-    const cod_backend *backend = weights->backend;
+    const cod_backend *backend = merger->backend;
     const size_t trainable = f->trainable * sizeof(float);
-    COD_TRY(backend->copy(weights->device, NULL, merger->change, 0, peer, 0, trainable + f->state * sizeof(float)));
+    COD_TRY(backend->copy(merger->device, NULL, merger->change, 0, peer, 0, trainable + f->state * sizeof(float)));
     if (own == NULL || f->compare == NULL)
         return COD_OK;
-    COD_TRY(backend->copy(weights->device, NULL, merger->own, 0, own, 0, trainable));
+    COD_TRY(backend->copy(merger->device, NULL, merger->own, 0, own, 0, trainable));
     COD_TRY(backend->plan_run(f->compare, NULL));
     return scale(merger, f, false, factor);
 }
@@ -284,7 +270,7 @@ static cod_status queue(cod_merger *merger, const cod_merge *merge)
         COD_TRY(compare(merger, f, false, factor));
     COD_TRY(compare(merger, f, true, (float)merge->share));
     for (size_t i = 0; i < f->part_count; i++)
-        COD_TRY(merger->weights->backend->plan_run(f->parts[i].add, NULL));
+        COD_TRY(merger->backend->plan_run(f->parts[i].add, NULL));
     return COD_OK;
 }
 
@@ -328,8 +314,7 @@ static void add_at_once(const part *p, bool states, size_t range, const cod_merg
 
 cod_status cod_merger_apply(cod_merger *merger, const cod_merge *merges, size_t count)
 {
-    cod_weights *weights = merger->weights;
-    const bool at_once = cod_backend_runs_at_once(weights->backend);
+    const bool at_once = cod_backend_runs_at_once(merger->backend);
     if (count == 0)
         return COD_OK;
     for (size_t r = 0; at_once && r < merger->fragment_count; r++) {
@@ -339,7 +324,5 @@ cod_status cod_merger_apply(cod_merger *merger, const cod_merge *merges, size_t 
     }
     for (size_t k = 0; !at_once && k < count; k++)
         COD_TRY(queue(merger, &merges[k]));
-    cod_weights_changed(weights, merger->sets);
-    cod_weights_states_changed(weights, merger->sets);
     return COD_OK;
 }

@@ -1,20 +1,36 @@
 /**
  * @file
- * Merging a peer's weights, corrected for delay (DESIGN: "delay-corrected merge").
+ * Merging a peer's weights, corrected for delay.
  */
 #ifndef COD_DISTILL_MERGE_H
 #define COD_DISTILL_MERGE_H
 
-#include "nn/weights.h"
+#include "core/backend.h"
 
 typedef struct cod_merger cod_merger;
 
+/** Values that lie together: f32 in a buffer. */
+typedef struct cod_merge_values {
+    cod_buffer *buffer;
+    size_t offset; /**< of the first, in bytes */
+    size_t count;
+} cod_merge_values;
+
+/** What is merged into; the order of its values is that of a publication. */
+typedef struct cod_merge_target {
+    const cod_backend *backend;
+    cod_device *device;
+    const cod_merge_values *values; /**< [count] trainable ones, then statistics */
+    size_t count, trainable;        /**< number of items, and of those that are trainable */
+} cod_merge_target;
+
 /**
- * Makes a merger for these sets of the weights, which are borrowed.
+ * Makes a merger.
  *
- * @param ends  [count] end of each range of values that is merged separately, in order; NULL = one range
+ * @param target  buffers, backend and device are borrowed; the list is copied
+ * @param ends    [count] end of each range of values that is merged separately, in order; NULL = one range
  */
-COD_MUST_CHECK cod_status cod_merger_create(cod_weights *weights, cod_sets sets, const size_t *ends, size_t count,
+COD_MUST_CHECK cod_status cod_merger_create(const cod_merge_target *target, const size_t *ends, size_t count,
                                             cod_merger **out);
 void cod_merger_destroy(cod_merger *merger);
 
@@ -26,8 +42,8 @@ double cod_merge_alpha(int64_t delay);
 /** One peer's version, or a range of it, to be merged. */
 typedef struct cod_merge {
     size_t range;     /**< its number, as in cod_merger_create() */
-    cod_buffer *peer; /**< [of the range of cod_weights_layout_of()] f32, a decoded publication */
-    cod_buffer *own;  /**< the group's own publication of that version; NULL = the current weights, a plain average */
+    cod_buffer *peer; /**< [of the range] f32, a decoded publication */
+    cod_buffer *own;  /**< the group's own publication of that version; NULL = the current values, a plain average */
     double alpha;
     double share; /**< the peer's part of the mean, by samples per step, such as 1/groups */
 } cod_merge;
@@ -37,7 +53,7 @@ typedef struct cod_merge {
  *
  * For each merge in turn, trainable values: θ += alpha·share·(peer - own); statistics move by `share` toward the
  * peer's, a convex mean. The bits are the same as with a call for each merge. In the host's memory, all merges together
- * take one pass over the weights and one over each peer.
+ * take one pass over the target and one over each peer.
  *
  * @param merges  [count]; all buffers in the host's memory, or all in the device's
  */

@@ -35,8 +35,8 @@ static cod_status make_merger(cod_peers *peers, cod_train_context *context, cons
         const cod_exchange_range range = cod_exchange_fragment_range(peers->options, &models[mine], f);
         ends[f] = (size_t)(range.first + range.count);
     }
-    return cod_merger_create(&context->session->weights, cod_recipe_travelling(&context->session->recipe), ends,
-                             (size_t)fragments, &peers->merger);
+    return cod_weights_merger_create(&context->session->weights, cod_recipe_travelling(&context->session->recipe), ends,
+                                     (size_t)fragments, &peers->merger);
 }
 
 cod_status cod_peers_init(cod_peers *peers, cod_train_context *context, cod_exchange *exchange,
@@ -78,7 +78,7 @@ void cod_peers_clear(cod_peers *peers)
         free(peers->items[i].saved);
     }
     cod_branch_clear(&peers->branch);
-    cod_merger_destroy(peers->merger);
+    cod_weights_merger_destroy(peers->merger);
     free(peers->merging);
     free(peers->items);
     *peers = (cod_peers){0};
@@ -200,7 +200,8 @@ cod_status cod_peers_take_over(cod_peers *peers, cod_train_context *context)
     peers->merging_count = 0;
     for (int i = 0; i < peers->count; i++)
         COD_TRY(take_over(peers, i, context));
-    return peers->merging_count > 0 ? cod_merger_apply(peers->merger, peers->merging, peers->merging_count) : COD_OK;
+    return peers->merging_count > 0 ? cod_weights_merger_apply(peers->merger, peers->merging, peers->merging_count)
+                                    : COD_OK;
 }
 
 /** Of the oldest fragment that is held. */
@@ -354,7 +355,7 @@ static cod_status load_teacher(const cod_peers *peers, int index, const cod_st_f
     COD_TRY(cod_group_agree(peers->group, read_teacher(peers, index, file), NULL));
     if (p->teacher == NULL)
         return COD_OK;
-    COD_TRY(cod_checkpoint_complete(peers->group, p->saved, cod_teacher_count(p->teacher) * sizeof(float)));
+    COD_TRY(cod_group_complete(peers->group, p->saved, cod_teacher_count(p->teacher) * sizeof(float)));
     return cod_teacher_restore(p->teacher, p->saved);
 }
 

@@ -7,9 +7,9 @@
 
 #include "core/branch.h"
 #include "distill/exchange.h"
-#include "distill/merge.h"
 #include "distill/schedule.h"
 #include "distill/teacher.h"
+#include "distill/weights_merger.h"
 #include "train/strategy.h"
 
 /** A fragment of a peer's model. */
@@ -40,9 +40,9 @@ typedef struct cod_peers {
     const cod_exchange_options *options; /**< borrowed */
     cod_peer *items;
     int count;
-    cod_branch branch;  /**< branch in which teachers predict */
-    cod_merger *merger; /**< NULL = no merging */
-    cod_merge *merging; /**< [count * fragments] merges of the step, which are applied together */
+    cod_branch branch;          /**< branch in which teachers predict */
+    cod_weights_merger *merger; /**< NULL = no merging */
+    cod_merge *merging;         /**< [count * fragments] merges of the step, which are applied together */
     size_t merging_count;
     uint64_t switches, merges;
 } cod_peers;

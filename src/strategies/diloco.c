@@ -240,7 +240,7 @@ static cod_status load_started(diloco *d, cod_train_context *context, const cod_
     cod_status status = cod_checkpoint_whole(file, "fragment_started", -1, &started);
     COD_THEN(status, cod_checkpoint_read_part(file, context->group, "fragment", d->sent, bytes));
     COD_TRY(cod_group_agree(context->group, status, NULL));
-    COD_TRY(cod_checkpoint_complete(context->group, d->sent, bytes));
+    COD_TRY(cod_group_complete(context->group, d->sent, bytes));
     d->started = started;
     if (d->started < 0)
         return COD_OK;
@@ -255,8 +255,8 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     cod_status status = cod_checkpoint_read_part(file, context->group, "outer", d->outer, bytes);
     COD_THEN(status, cod_checkpoint_read_part(file, context->group, "outer_momentum", d->momentum, bytes));
     COD_TRY(cod_group_agree(context->group, status, NULL));
-    COD_TRY(cod_checkpoint_complete(context->group, d->outer, bytes));
-    COD_TRY(cod_checkpoint_complete(context->group, d->momentum, bytes));
+    COD_TRY(cod_group_complete(context->group, d->outer, bytes));
+    COD_TRY(cod_group_complete(context->group, d->momentum, bytes));
     return d->options->overlap_steps > 0 ? load_started(d, context, file) : COD_OK;
 }
 

@@ -148,8 +148,8 @@ static cod_status load(cod_strategy *strategy, cod_train_context *context, const
     cod_status status = cod_checkpoint_read_part(file, context->group, "outer", n->outer, bytes);
     COD_THEN(status, cod_checkpoint_read_part(file, context->group, "outer_momentum", n->momentum, bytes));
     COD_TRY(cod_group_agree(context->group, status, NULL));
-    COD_TRY(cod_checkpoint_complete(context->group, n->outer, bytes));
-    return cod_checkpoint_complete(context->group, n->momentum, bytes);
+    COD_TRY(cod_group_complete(context->group, n->outer, bytes));
+    return cod_group_complete(context->group, n->momentum, bytes);
 }
 
 static void stats(cod_strategy *strategy, cod_strategy_stats *out)

@@ -1,7 +1,7 @@
 /**
  * @file
  * Arrays of a checkpoint that are equal on all ranks of a group: each rank saves a part of each array, and the ranks
- * exchange the parts on resuming.
+ * exchange the parts on resuming: after all have read theirs, by cod_group_complete().
  */
 #ifndef COD_TRAIN_CHECKPOINT_PARTS_H
 #define COD_TRAIN_CHECKPOINT_PARTS_H
@@ -21,8 +21,5 @@ COD_MUST_CHECK cod_status cod_checkpoint_add_part(cod_checkpoint *checkpoint, co
  */
 COD_MUST_CHECK cod_status cod_checkpoint_read_part(const cod_st_file *file, cod_group *group, const char *name,
                                                    void *data, size_t bytes);
-
-/** Completes an array after every rank has read its part. Collective on `group`. @param[in,out] data [bytes] */
-COD_MUST_CHECK cod_status cod_checkpoint_complete(cod_group *group, void *data, size_t bytes);
 
 #endif

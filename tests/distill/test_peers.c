@@ -16,7 +16,7 @@ static int merges, switches_told;
 
 void __wrap_cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out);
 void __real_cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out);
-cod_status __wrap_cod_merger_apply(cod_merger *merger, const cod_merge *items, size_t count);
+cod_status __wrap_cod_weights_merger_apply(cod_weights_merger *merger, const cod_merge *items, size_t count);
 cod_status __wrap_cod_train_tell(const cod_train_context *context, const cod_train_event *event);
 
 void __wrap_cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out)
@@ -26,7 +26,7 @@ void __wrap_cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fr
     *out = held[fragment];
 }
 
-cod_status __wrap_cod_merger_apply(cod_merger *merger, const cod_merge *items, size_t count)
+cod_status __wrap_cod_weights_merger_apply(cod_weights_merger *merger, const cod_merge *items, size_t count)
 {
     (void)merger;
     merged = items[count - 1];

@@ -3,7 +3,7 @@
 
 #include "core/queue.h"
 #include "cpu/cpu.h"
-#include "distill/merge.h"
+#include "distill/weights_merger.h"
 #include "ref/ref.h"
 #include "student.h"
 #include "support/late.h"
@@ -241,8 +241,8 @@ TEST(the_strength_of_a_merge_falls_with_its_delay)
 }
 
 /** Merges values of the host, or of the device, and checks each bit, and that the host did not wait for the device. */
-static void check_merge_of(cod_merger *merger, cod_weights *weights, const float *peer, const float *own, double alpha,
-                           double share, bool on_device)
+static void check_merge_of(cod_weights_merger *merger, cod_weights *weights, const float *peer, const float *own,
+                           double alpha, double share, bool on_device)
 {
     const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
     float *before = floats_new(count), *after = floats_new(count);
@@ -258,7 +258,7 @@ static void check_merge_of(cod_merger *merger, cod_weights *weights, const float
                                                   : NULL,
                              .alpha = alpha,
                              .share = share};
-    assert_ok(cod_merger_apply(merger, &merge, 1));
+    assert_ok(cod_weights_merger_apply(merger, &merge, 1));
     assert_int_equal(cod_late_crossings(), crossings);
     assert_true(weights->sets[0].version > version && weights->sets[0].state_version > state_version);
     assert_ok(cod_weights_download(weights, after));
@@ -277,8 +277,8 @@ static void check_merge_of(cod_merger *merger, cod_weights *weights, const float
     free(after);
 }
 
-static void check_merge(cod_merger *merger, cod_weights *weights, const float *peer, const float *own, double alpha,
-                        double share)
+static void check_merge(cod_weights_merger *merger, cod_weights *weights, const float *peer, const float *own,
+                        double alpha, double share)
 {
     check_merge_of(merger, weights, peer, own, alpha, share, false);
     if (!cod_backend_runs_at_once(weights->backend))
@@ -286,7 +286,7 @@ static void check_merge(cod_merger *merger, cod_weights *weights, const float *p
 }
 
 /** Merges of one call give the bits of a call for each; models are larger than a block of them. */
-static void check_merges_together(cod_merger *merger, cod_weights *weights, const float *peer, const float *own)
+static void check_merges_together(cod_weights_merger *merger, cod_weights *weights, const float *peer, const float *own)
 {
     const size_t count = cod_weights_count(weights);
     float *before = floats_new(count), *together = floats_new(count), *alone = floats_new(count);
@@ -295,11 +295,11 @@ static void check_merges_together(cod_merger *merger, cod_weights *weights, cons
         {0, &theirs, &ours, 0.5, 1.0 / 3}, {0, &theirs, NULL, 1, 0.25}, {0, &ours, &theirs, 1, 0.5}};
     assert_true(count > 5000);
     assert_ok(cod_weights_download(weights, before));
-    assert_ok(cod_merger_apply(merger, merges, 3));
+    assert_ok(cod_weights_merger_apply(merger, merges, 3));
     assert_ok(cod_weights_download(weights, together));
     assert_ok(cod_weights_upload(weights, before));
     for (int k = 0; k < 3; k++)
-        assert_ok(cod_merger_apply(merger, &merges[k], 1));
+        assert_ok(cod_weights_merger_apply(merger, &merges[k], 1));
     assert_ok(cod_weights_download(weights, alone));
     assert_memory_equal(together, alone, count * sizeof *alone);
     assert_ok(cod_weights_upload(weights, before));
@@ -313,14 +313,14 @@ TEST(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer)
     const cod_backend *const backends[] = {&cod_ref_backend, &cod_cpu_backend};
     for (size_t b = 0; b < 2; b++) {
         student s;
-        cod_merger *merger;
+        cod_weights_merger *merger;
         student_open(&s, backends[b], LARGE);
         cod_weights *weights = &s.net.weights;
         const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
         float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count),
               *after = floats_new(count);
         assert_true(weights->layout.state > 0);
-        assert_ok(cod_merger_create(weights, COD_ALL_SETS, NULL, 0, &merger));
+        assert_ok(cod_weights_merger_create(weights, COD_ALL_SETS, NULL, 0, &merger));
         for (int d = 0; d < 3; d++) {
             const double alpha = cod_merge_alpha(d), share = d == 0 ? 0.5 : 1.0 / 3;
             assert_ok(cod_weights_download(weights, before));
@@ -333,11 +333,13 @@ TEST(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer)
         /* Without delay and coding, two groups meet at their mean; equal publications move nothing. */
         assert_ok(cod_weights_download(weights, before));
         cod_buffer theirs = held(peer, count), ours = held(before, count);
-        assert_ok(cod_merger_apply(merger, &(cod_merge){.peer = &theirs, .own = &ours, .alpha = 1, .share = 0.5}, 1));
+        assert_ok(
+            cod_weights_merger_apply(merger, &(cod_merge){.peer = &theirs, .own = &ours, .alpha = 1, .share = 0.5}, 1));
         assert_ok(cod_weights_download(weights, after));
         for (size_t i = 0; i < count; i++)
             assert_true(fabs((double)after[i] - 0.5 * ((double)before[i] + (double)peer[i])) <= 1e-5);
-        assert_ok(cod_merger_apply(merger, &(cod_merge){.peer = &theirs, .own = &theirs, .alpha = 1, .share = 0.5}, 1));
+        assert_ok(cod_weights_merger_apply(merger,
+                                           &(cod_merge){.peer = &theirs, .own = &theirs, .alpha = 1, .share = 0.5}, 1));
         assert_ok(cod_weights_download(weights, before));
         assert_memory_equal(after, before, trainable * sizeof(float));
         /* Without one's own publication it is a plain average. */
@@ -349,7 +351,7 @@ TEST(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer)
         free(own);
         free(peer);
         free(after);
-        cod_merger_destroy(merger);
+        cod_weights_merger_destroy(merger);
         student_close(&s);
     }
 }
@@ -358,34 +360,35 @@ TEST(a_merge_moves_weights_by_the_difference_and_statistics_toward_the_peer)
 TEST(ranges_are_merged_by_themselves)
 {
     student s;
-    cod_merger *whole, *cut;
+    cod_weights_merger *whole, *cut;
     student_open(&s, &cod_ref_backend, SMALL);
     cod_weights *weights = &s.net.weights;
     const size_t count = cod_weights_count(weights), trainable = weights->layout.trainable;
     const size_t ends[] = {trainable / 3, trainable + 1, count};
     float *before = floats_new(count), *own = floats_new(count), *peer = floats_new(count), *all = floats_new(count),
           *after = floats_new(count);
-    assert_ok(cod_merger_create(weights, COD_ALL_SETS, NULL, 0, &whole));
-    assert_ok(cod_merger_create(weights, COD_ALL_SETS, ends, 3, &cut));
+    assert_ok(cod_weights_merger_create(weights, COD_ALL_SETS, NULL, 0, &whole));
+    assert_ok(cod_weights_merger_create(weights, COD_ALL_SETS, ends, 3, &cut));
     assert_ok(cod_weights_download(weights, before));
     for (size_t i = 0; i < count; i++) {
         own[i] = before[i] - 0.01f * (float)(i % 3);
         peer[i] = 0.5f * before[i] + 0.02f * (float)(i % 11);
     }
     cod_buffer theirs = held(peer, count), ours = held(own, count);
-    assert_ok(cod_merger_apply(whole, &(cod_merge){.peer = &theirs, .own = &ours, .alpha = 0.5, .share = 0.25}, 1));
+    assert_ok(
+        cod_weights_merger_apply(whole, &(cod_merge){.peer = &theirs, .own = &ours, .alpha = 0.5, .share = 0.25}, 1));
     assert_ok(cod_weights_download(weights, all));
     assert_ok(cod_weights_upload(weights, before));
     for (size_t f = 0, first = 0; f < 3; first = ends[f++]) {
         cod_buffer part = held(peer + first, ends[f] - first), beside = held(own + first, ends[f] - first);
-        assert_ok(cod_merger_apply(
+        assert_ok(cod_weights_merger_apply(
             cut, &(cod_merge){.range = f, .peer = &part, .own = &beside, .alpha = 0.5, .share = 0.25}, 1));
         assert_ok(cod_weights_download(weights, after));
         assert_memory_equal(after, all, ends[f] * sizeof(float));
         assert_memory_equal(after + ends[f], before + ends[f], (count - ends[f]) * sizeof(float));
     }
-    cod_merger_destroy(whole);
-    cod_merger_destroy(cut);
+    cod_weights_merger_destroy(whole);
+    cod_weights_merger_destroy(cut);
     free(before);
     free(own);
     free(peer);

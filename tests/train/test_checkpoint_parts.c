@@ -55,7 +55,7 @@ TEST(parts_make_the_whole)
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
             save(sizes[k], whole != 0);
             check_ok(read_back(sizes[k], data));
-            check_ok(cod_checkpoint_complete(cod_comm_world(job), data, sizes[k]));
+            check_ok(cod_group_complete(cod_comm_world(job), data, sizes[k]));
             bool same = true;
             for (size_t i = 0; i < sizes[k]; i++)
                 same = same && data[i] == byte_of(i);

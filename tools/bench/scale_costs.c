@@ -7,7 +7,7 @@
 #include "core/rng.h"
 #include "core/statistics.h"
 #include "core/trace.h"
-#include "distill/merge.h"
+#include "distill/weights_merger.h"
 #include "tools/bench/training.h"
 
 #include <string.h>
@@ -168,7 +168,7 @@ static cod_status measure_coding(trial *t, cod_scale_costs *out)
     return COD_OK;
 }
 
-static cod_status time_merges(cod_bench_training *training, cod_merger *merger, trial *t, double *out)
+static cod_status time_merges(cod_bench_training *training, cod_weights_merger *merger, trial *t, double *out)
 {
     const cod_layout layout = cod_weights_layout_of(&training->session.weights, COD_ALL_SETS);
     const size_t count = layout.trainable + layout.state;
@@ -179,7 +179,8 @@ static cod_status time_merges(cod_bench_training *training, cod_merger *merger, 
     for (int i = 0; i <= REPEATS; i++) {
         drive_out(t);
         const double begin = cod_clock_thread_s();
-        COD_TRY(cod_merger_apply(merger, &(cod_merge){.peer = &peer, .own = &own, .alpha = 0.5, .share = 0.5}, 1));
+        COD_TRY(
+            cod_weights_merger_apply(merger, &(cod_merge){.peer = &peer, .own = &own, .alpha = 0.5, .share = 0.5}, 1));
         COD_TRY(cod_bench_training_finish(training));
         all[i > 0 ? i - 1 : 0] = cod_clock_thread_s() - begin; /* the first makes its plans */
     }
@@ -202,11 +203,11 @@ static cod_status measure_merges(trial *t, double *out)
                                                 .settings = settings,
                                                 .setting_count = sizeof settings / sizeof settings[0]};
     cod_bench_training training = {0};
-    cod_merger *merger = NULL;
+    cod_weights_merger *merger = NULL;
     cod_status status = cod_bench_training_open(&options, &training);
-    COD_THEN(status, cod_merger_create(&training.session.weights, COD_ALL_SETS, NULL, 0, &merger));
+    COD_THEN(status, cod_weights_merger_create(&training.session.weights, COD_ALL_SETS, NULL, 0, &merger));
     COD_THEN(status, time_merges(&training, merger, t, out));
-    cod_merger_destroy(merger);
+    cod_weights_merger_destroy(merger);
     cod_bench_training_close(&training);
     return status;
 }
