@@ -2,7 +2,7 @@
 # and what others find them by, a CMake package and pkg-config. `cpack` makes a .deb of the same.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(modules core nn ref cpu codec comm data io config infer train strategies distill gan)
+set(modules core nn ref cpu codec comm data io config exchange infer train strategies distill gan)
 
 install(TARGETS codistill RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_library(cod_all INTERFACE)

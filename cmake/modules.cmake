@@ -59,10 +59,11 @@ cod_module(data LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::J
 set_source_files_properties(src/data/degrade_noise.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 cod_module(io LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
 cod_module(config LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
+cod_module(exchange LEVEL 2 LINKS cod_core cod_codec cod_comm cod_io PRIVATE_LINKS Threads::Threads)
 cod_module(infer LEVEL 2 LINKS cod_core cod_nn cod_data cod_io)
 cod_module(train LEVEL 3 LINKS cod_core cod_nn cod_comm cod_data cod_io cod_config cod_infer PRIVATE_LINKS Threads::Threads)
 cod_module(strategies LEVEL 4 LINKS cod_core cod_codec cod_nn cod_comm cod_train)
-cod_module(distill LEVEL 4 LINKS cod_core cod_codec cod_nn cod_comm cod_io cod_infer cod_train PRIVATE_LINKS Threads::Threads)
+cod_module(distill LEVEL 4 LINKS cod_core cod_nn cod_comm cod_io cod_exchange cod_infer cod_train)
 cod_module(gan LEVEL 4 LINKS cod_core cod_nn cod_io cod_infer cod_train)
 cod_module(compare LEVEL 5 LINKS cod_core cod_config cod_data cod_io cod_infer cod_train)
 cod_module(report LEVEL 5 LINKS cod_core cod_data cod_io)
@@ -85,7 +86,7 @@ if(tool_sources AND COD_MPI STREQUAL library)
     # Ranks are started by the launcher of the MPI that they are linked with.
     set_source_files_properties(tools/launcher.c PROPERTIES COMPILE_DEFINITIONS "COD_MPIEXEC=\"${MPIEXEC_EXECUTABLE}\"")
     target_include_directories(codistill PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-    target_link_libraries(codistill PRIVATE cod_flags cod_compare cod_report cod_distill cod_gan cod_strategies cod_train cod_infer cod_config cod_io cod_data cod_comm cod_codec
+    target_link_libraries(codistill PRIVATE cod_flags cod_compare cod_report cod_distill cod_gan cod_strategies cod_train cod_infer cod_exchange cod_config cod_io cod_data cod_comm cod_codec
                           cod_cpu cod_ref cod_nn cod_core mpi_layer m)
     if(COD_CUDA)
         set_source_files_properties(tools/main.c PROPERTIES COMPILE_DEFINITIONS COD_HAVE_CUDA=1) # no other source may depend on it

@@ -6,7 +6,7 @@
 #define COD_TOOLS_PLAN_INTERNAL_H
 
 #include "distill/codistill.h"
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 #include "tools/plan.h"
 #include "train/session.h"
 #include "train/strategy.h"

@@ -4,7 +4,7 @@
  * it averages with its own. Nobody waits for anybody but for the publications themselves (`deterministic`), so that
  * every run prints the same.
  */
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 #include "comm/comm.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #define COD_DISTILL_CODISTILL_INTERNAL_H
 
 #include "distill/codistill.h"
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 #include "train/config.h"
 
 /** The student's input where teachers predict. */

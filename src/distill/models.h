@@ -6,7 +6,7 @@
 #ifndef COD_DISTILL_MODELS_H
 #define COD_DISTILL_MODELS_H
 
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 #include "train/config.h"
 
 /**

@@ -6,10 +6,10 @@
 #define COD_DISTILL_PEERS_H
 
 #include "core/branch.h"
-#include "distill/exchange.h"
 #include "distill/schedule.h"
 #include "distill/teacher.h"
 #include "distill/weights_merger.h"
+#include "exchange/exchange.h"
 #include "train/strategy.h"
 
 /** A fragment of a peer's model. */

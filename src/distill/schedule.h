@@ -6,7 +6,7 @@
 #define COD_DISTILL_SCHEDULE_H
 
 #include "distill/codistill.h"
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 
 /** When a teacher's weights were published and when they arrived. */
 typedef struct cod_teacher_age {

@@ -5,7 +5,7 @@
 #ifndef COD_DISTILL_WEIGHTS_MERGER_H
 #define COD_DISTILL_WEIGHTS_MERGER_H
 
-#include "distill/merge.h"
+#include "exchange/merge.h"
 #include "nn/weights.h"
 
 typedef struct cod_weights_merger cod_weights_merger;

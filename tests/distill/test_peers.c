@@ -1,7 +1,6 @@
 /* When a pulled version is merged, and when fragments are a teacher; the exchange and the merger are stand-ins. */
 #include "support/test.h"
 
-#include "distill/exchange_internal.h"
 #include "distill/peers.h"
 
 #include <math.h>
@@ -15,7 +14,6 @@ static cod_merge merged;
 static int merges, switches_told;
 
 void __wrap_cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out);
-void __real_cod_exchange_read_checkpoint(const cod_exchange *e, int peer, int fragment, cod_exchange_checkpoint *out);
 cod_status __wrap_cod_weights_merger_apply(cod_weights_merger *merger, const cod_merge *items, size_t count);
 cod_status __wrap_cod_train_tell(const cod_train_context *context, const cod_train_event *event);
 
@@ -158,22 +156,5 @@ TEST(fragments_are_a_teacher_as_a_whole)
             const uint64_t oldest = held[0].version < held[1].version ? held[0].version : held[1].version;
             assert_int_equal(r.peer.age.step, (int64_t)oldest * PERIOD / 2);
         }
-    }
-}
-
-/** A publisher's clock that is ahead gives 0; without a time, as in deterministic mode, there is no age. */
-TEST(a_clock_that_is_ahead_makes_no_age)
-{
-    static const struct {
-        uint64_t published_ms, now_ms;
-        double age_s;
-    } cases[] = {{5000, 7500, 2.5}, {5000, 5000, 0}, {5000, 4000, 0}, {0, 7500, NAN}, {5000, 0, NAN}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        held_peer peer = {.published_ms = cases[i].published_ms};
-        cod_exchange exchange = {
-            .setup.fragments = 1, .puller = {.peers = &peer, .peer_count = 1}, .agreement.now_ms = cases[i].now_ms};
-        cod_exchange_checkpoint read;
-        __real_cod_exchange_read_checkpoint(&exchange, 0, 0, &read);
-        assert_true(isnan(cases[i].age_s) ? isnan(read.age_s) : fabs(read.age_s - cases[i].age_s) < 1e-9);
     }
 }

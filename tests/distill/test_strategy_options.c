@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "distill/codistill.h"
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 #include "io/file.h"
 #include "ref/ref.h"
 #include "strategies/async_parameter_server.h"

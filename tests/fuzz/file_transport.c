@@ -6,8 +6,8 @@
  * all.
  */
 /* The reader without its thread, and what makes the seals. */
-#include "../../src/distill/file_folder.c"
-#include "../../src/distill/file_thread.c"
+#include "../../src/exchange/file_folder.c"
+#include "../../src/exchange/file_thread.c"
 
 #include "fuzz.h"
 

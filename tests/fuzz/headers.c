@@ -9,7 +9,7 @@
 
 #include "core/chunk_format.h"
 #include "core/hash.h"
-#include "distill/slot.h"
+#include "exchange/slot.h"
 
 enum { SUM_RIGHT = 2, HEAD = 3 };
 

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "distill/control.h"
-#include "distill/replay.h"
+#include "exchange/replay.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * An input is a byte and a name: the byte is how much room there is to show it.
  */
 /* What it takes for its own in the shared folder. */
-#include "../../src/distill/file_folder.c"
+#include "../../src/exchange/file_folder.c"
 
 #include "fuzz.h"
 

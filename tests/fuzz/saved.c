@@ -8,11 +8,11 @@
 
 #include "core/host_memory.h"
 #include "core/memory.h"
-#include "distill/exchange_internal.h"
-#include "distill/file.h"
+#include "exchange/exchange_internal.h"
+#include "exchange/file.h"
 
 /* A transport over a window that no other process sees. */
-#include "../../src/distill/rma.c"
+#include "../../src/exchange/rma.c"
 
 enum { FILES = 1, FRAGMENTS = 2, EXACT = 4, FORMS = 8 };
 enum { GROUPS = 2, MINE = 1, VALUES = 560, STATES = 6, CHUNK = 256, PERIOD = 10, SLOTS = 2, LIFE = 9 };

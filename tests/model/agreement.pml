@@ -1,5 +1,5 @@
 /*
- * A model of what the ranks of a group agree on (src/distill/exchange_agreement.c, exchange_puller.c; docs/exchange-protocol.md) for spin: two ranks,
+ * A model of what the ranks of a group agree on (src/exchange/agreement.c, puller.c; docs/exchange-protocol.md) for spin: two ranks,
  * two pulls at a time, and sums that act two steps after they were said. test_model.py runs it, and the broken variants, which are macros here.
  *
  * Every step all ranks act on the sums of two steps ago, then each moves its part of every pull, or loses it, whenever it likes, and says how

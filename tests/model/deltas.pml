@@ -1,5 +1,5 @@
 /*
- * A model of keys and deltas (src/distill/exchange.c, slot.c's cod_slot_offer()) for spin; docs/exchange-protocol.md says what they are.
+ * A model of keys and deltas (src/exchange/exchange.c, slot.c's cod_slot_offer()) for spin; docs/exchange-protocol.md says what they are.
  * test_model.py runs it, and the broken variants, which are macros here.
  *
  * A version is read whole or is lost: that is slot.pml's business. The publisher may give a publication up, and may once be

@@ -1,5 +1,5 @@
 /*
- * A model of the slot protocol (src/distill/slot.h, rma.c; docs/exchange-protocol.md) for spin: one publisher, one reader, each step of
+ * A model of the slot protocol (src/exchange/slot.h, rma.c; docs/exchange-protocol.md) for spin: one publisher, one reader, each step of
  * either at any time. test_model.py runs it, and the broken variants, which are macros here.
  *
  * What stands between two calls of MPI_Win_sync may become visible in any order; so may what several gets in flight read. A

@@ -1,5 +1,5 @@
 /*
- * A model of keys that take longer than a period to cross (src/distill/rma.c, exchange_puller.c;
+ * A model of keys that take longer than a period to cross (src/exchange/rma.c, puller.c;
  * docs/exchange-protocol.md) for spin: two publishers, one reader that pulls from both at once over one link.
  * test_model.py runs it, and the broken variants, which are macros here.
  *

@@ -26,7 +26,7 @@ FIXED = ["name=a", "train.strategy=codistill", "exchange.transport=file", "log.s
 GROUPS = [*FIXED, "log.tensorboard=false", "cluster.groups=2", "exchange.directory=x", f"exchange.period={PERIOD}", f"exchange.key_every={KEY_EVERY}", f"exchange.slots={SLOTS}",
           f"checkpoint.every={4 * PERIOD}", "checkpoint.keep=50"]
 USURPED = "publishes as group"
-PLACE_OF_EXCHANGE = 0x6567616863786563  # src/distill/file_folder.c
+PLACE_OF_EXCHANGE = 0x6567616863786563  # src/exchange/file_folder.c
 CONTROL = bytes(set(range(32)) - {10}) + b"\x7f"
 MOST_MB = 400
 HANGS = b"It goes on when storage answers"

@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 
-HEADER_BYTES, STAMP_AT, NEWEST_AT, ENTRIES_AT, ENTRY_BYTES, ENTRIES = 896, 96, 120, 128, 48, 16  # src/distill/slot.c
+HEADER_BYTES, STAMP_AT, NEWEST_AT, ENTRIES_AT, ENTRY_BYTES, ENTRIES = 896, 96, 120, 128, 48, 16  # src/exchange/slot.c
 F_SETLEASE = 1024
 OURS = re.compile(r"header|[1-9]\d{0,11}\.bin|\.(header|\d+\.bin)\.\d+-\d+\.tmp")
 

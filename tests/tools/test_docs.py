@@ -17,7 +17,7 @@ TASKS = [
     ("add an operation that networks can use", "src/core/backend.h", "typedef enum cod_op_kind"),
     ("change the sub-steps of adversarial recipes", "src/gan/builder.c", "gan_add_"),
     ("add a way for ranks to co-operate", "src/train/strategy.h", "typedef struct cod_strategy_ops"),
-    ("change how peers' weights are merged", "src/distill/merge.c", "alpha"),
+    ("change how peers' weights are merged", "src/exchange/merge.c", "alpha"),
     ("change how a teacher's loss is weighted over the run", "src/distill/schedule.c", "ramp"),
     ("read another kind of labelled examples", "src/data/labelled.c", "cod_labelled"),
     ("add a sub-command", "tools/main.c", '{"train", '),

@@ -16,7 +16,7 @@ from train_support import STOPPED, check, descendants, hanging, kill_job, parts_
 SHARED = ["train.strategy=codistill", "exchange.transport=file", "log.tensorboard=false", "log.samples=0"]
 TWO = [*SHARED, "cluster.groups=2"]
 UNEQUAL = [*SHARED, "cluster.groups=[{ranks: 1}, {ranks: 2}]"]
-NEWEST_AT = 120  # of the newest version's number in a header: src/distill/slot.c
+NEWEST_AT = 120  # of the newest version's number in a header: src/exchange/slot.c
 ENDLESS = ["train.steps=10000000", "eval.every=0", "train.schedule=constant"]
 
 

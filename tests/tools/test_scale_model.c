@@ -1,7 +1,7 @@
 /* The model of the exchange at scale: figures that follow from the protocol by hand, and what no setting may break. */
 #include "support/test.h"
 
-#include "distill/merge.h"
+#include "exchange/merge.h"
 #include "tools/bench/scale_links.h"
 #include "tools/bench/scale_model.h"
 

@@ -4,7 +4,7 @@
 #include "codec/codec.h"
 #include "core/log.h"
 #include "core/trace.h"
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
 #define COD_TOOLS_BENCH_EXCHANGE_H
 
 #include "comm/comm.h"
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 
 typedef struct cod_bench_exchange_options {
     cod_exchange_options exchange;

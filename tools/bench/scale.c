@@ -1,7 +1,7 @@
 /* `codistill bench scale`: the exchange of many groups and large models, by a model of it. */
 #include "tools/bench/scale.h"
 
-#include "distill/slot.h"
+#include "exchange/slot.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "tools/arguments.h"

@@ -1,6 +1,6 @@
 /**
  * @file
- * A model of the exchange: groups that step, publish and pull as src/distill has them do, by its own decisions where
+ * A model of the exchange: groups that step, publish and pull as src/exchange has them do, by its own decisions where
  * these are functions (who reads whom, how many pulls, steps of coding, slots and what they offer, memory), over links
  * that share what moves. Nothing is trained and no time passes; equal settings give equal results.
  *
@@ -11,7 +11,7 @@
 #ifndef COD_TOOLS_BENCH_SCALE_MODEL_H
 #define COD_TOOLS_BENCH_SCALE_MODEL_H
 
-#include "distill/exchange.h"
+#include "exchange/exchange.h"
 
 /** Seconds a weight, of one rank. */
 typedef struct cod_scale_costs {

@@ -2,11 +2,11 @@
 #ifndef COD_TOOLS_BENCH_SCALE_MODEL_INTERNAL_H
 #define COD_TOOLS_BENCH_SCALE_MODEL_INTERNAL_H
 
-#include "distill/slot.h"
+#include "exchange/slot.h"
 #include "tools/bench/scale_links.h"
 #include "tools/bench/scale_model.h"
 
-/* As src/distill has them. */
+/* As src/exchange has them. */
 enum { AGREEMENT_DELAY = 2, NO_PEER = -1 };
 
 typedef enum phase { IDLE, PULLING, GATHERING } phase;

@@ -1,11 +1,11 @@
-/* How a group pulls: the phases of exchange_pull.c, exchange_agreement.c and rma.c. */
+/* How a group pulls: the phases of puller.c, agreement.c and rma.c. */
 #include "tools/bench/scale_model_internal.h"
 
-#include "distill/merge.h"
+#include "exchange/merge.h"
 
 #include <math.h>
 
-/* As src/distill has them. */
+/* As src/exchange has them. */
 enum { LOOKS = 4, STUCK_LOOKS = 8 };
 /** Of a get of one rank, asked for ahead: src/comm/window_get.c. */
 static const double in_flight_bytes = 16 * 256 * 1024;
@@ -167,7 +167,7 @@ static void note_merge(model *m, const group *g, peer *of)
 
 static void take_over(model *m, group *g, pull *p, int64_t step, double now)
 {
-    enum { REST_STEPS = 2 }; /* as src/distill has them */
+    enum { REST_STEPS = 2 }; /* as src/exchange has them */
     const cod_scale_setting *s = m->setting;
     const double weights = (double)s->weights, from_others = m->once ? 0 : weights * (s->ranks - 1) / s->ranks;
     p->peer->held = p->version;
