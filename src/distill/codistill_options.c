@@ -58,6 +58,11 @@ static const cod_option options[] = {
 const cod_option_table cod_distill_option_table = {"distill", "How pulled checkpoints are used as teachers.", options,
                                                    sizeof options / sizeof options[0], sizeof(cod_distill_options)};
 
+static void note_problem(void *config, const char *option, const char *message)
+{
+    cod_config_problem_key(config, option, "%s", message);
+}
+
 void codistill_check(const cod_run_config *run, const cod_distill_options *d, const cod_exchange_options *e)
 {
     const cod_model_kind *model = run->whole.kind;
@@ -99,41 +104,12 @@ void codistill_check(const cod_run_config *run, const cod_distill_options *d, co
     if (e->publish == COD_PUBLISH_EMA && run->train.ema == 0)
         cod_config_problem_key(run->config, "exchange.publish",
                                "the moving average can be published only where there is one: set train.ema above 0");
-    const int64_t spacing = cod_exchange_spacing(e);
-    if (e->period % e->fragments != 0)
-        cod_config_problem_key(run->config, "exchange.fragments", "%lld is no divisor of exchange.period, %lld",
-                               (long long)e->fragments, (long long)e->period);
-    else if ((e->deterministic || run->train.deterministic) && e->lag_steps >= spacing && e->fragments == 1)
-        cod_config_problem_key(run->config, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld",
-                               (long long)e->lag_steps, (long long)e->period);
-    else if ((e->deterministic || run->train.deterministic) && e->lag_steps >= spacing)
-        cod_config_problem_key(run->config, "exchange.lag_steps",
-                               "a fragment must arrive before the next one is published, in %lld steps; set fewer than "
-                               "that",
-                               (long long)spacing);
-    if (e->replay[0] != '\0' && (e->deterministic || run->train.deterministic))
-        cod_config_problem_key(run->config, "exchange.replay",
-                               "a deterministic run repeats itself; a record is for asynchronous ones");
-    if (e->key_file[0] != '\0' && e->transport != COD_TRANSPORT_FILE)
-        cod_config_problem_key(run->config, "exchange.key_file",
-                               "seals are for files that others may write: set exchange.transport=file, or no key");
-    if (e->max_staleness_s > 0 && (e->deterministic || run->train.deterministic || e->replay[0] != '\0'))
-        cod_config_problem_key(run->config, "exchange.max_staleness_s",
-                               "a run that repeats itself, or another, must not depend on the clock: use "
-                               "max_staleness_steps");
-    const int drawn = cod_choice_argument(e->peers), others = (int)run->group_count - 1;
-    if (cod_choice_index(e->peers) == COD_PEERS_RANDOM && others > 0 && drawn > others)
-        cod_config_problem_key(run->config, "exchange.peers",
-                               "random(%d) draws from %d other group%s: `all`, or random(%d) at most", drawn, others,
-                               others == 1 ? "" : "s", others);
+    cod_exchange_options exchange = *e;
+    exchange.deterministic = e->deterministic || run->train.deterministic;
+    cod_exchange_check(&exchange, (int)run->group_count, note_problem, run->config);
     bool own = strcmp(run->whole.model.init, "own") == 0;
     for (size_t i = 0; i < run->group_count; i++)
         own = own || strcmp(run->groups[i].model.init, "own") == 0;
-    if (e->merge_against == COD_AGAINST_EXACT && e->merge != COD_MERGE_DELAY_CORRECTED)
-        cod_config_problem_key(
-            run->config, "exchange.merge_against",
-            "only merges corrected for delay subtract own weights: set exchange.merge=delay_corrected, "
-            "or leave this out");
     if (e->merge != COD_MERGE_NONE && own)
         cod_config_problem_key(run->config, "model.init",
                                "merging weights needs a common start: `shared` or a file, or exchange.merge: none");

@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "core/trace.h"
 #include "exchange/file.h"
+#include "exchange/pace_internal.h"
 #include "exchange/rma.h"
 
 #include <math.h>

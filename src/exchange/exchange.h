@@ -109,6 +109,17 @@ typedef struct cod_exchange_options {
 
 extern const cod_option_table cod_exchange_option_table;
 
+/** Told of an option whose value cannot be: its name, as "exchange.period", and a message. */
+typedef void cod_exchange_problem(void *context, const char *option, const char *message);
+
+/**
+ * Checks what must hold between the options; what must hold of each alone is in their table.
+ *
+ * @param options  `deterministic` if the run is
+ * @param groups   number of groups
+ */
+void cod_exchange_check(const cod_exchange_options *options, int groups, cod_exchange_problem *problem, void *context);
+
 /** Number of ranges that a model is cut into, one of which is published at a time. Zeroed options also give 1. */
 static inline int cod_exchange_fragments(const cod_exchange_options *options)
 {

@@ -1,5 +1,8 @@
 #include "exchange/exchange.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 static const char *const codecs[] = {"none", "f32", "bf16", "int8", "delta", "auto", NULL};
 static const char *const entropies[] = {"none", "lz4", "zstd", NULL};
 static const char *const scales[] = {"f32", "bf16", NULL};
@@ -87,3 +90,56 @@ static const cod_option options[] = {
 const cod_option_table cod_exchange_option_table = {"exchange",
                                                     "How groups publish their weights and read each other's.", options,
                                                     sizeof options / sizeof options[0], sizeof(cod_exchange_options)};
+
+/** Who is told of problems. */
+typedef struct listener {
+    cod_exchange_problem *problem;
+    void *context;
+} listener;
+
+COD_PRINTF(3, 4) static void tell(const listener *to, const char *option, const char *format, ...)
+{
+    char message[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(message, sizeof message, format, values);
+    va_end(values);
+    to->problem(to->context, option, message);
+}
+
+static void check_fragments(const cod_exchange_options *e, const listener *to)
+{
+    const int64_t spacing = cod_exchange_spacing(e);
+    if (e->period % e->fragments != 0)
+        tell(to, "exchange.fragments", "%lld is no divisor of exchange.period, %lld", (long long)e->fragments,
+             (long long)e->period);
+    else if (e->deterministic && e->lag_steps >= spacing && e->fragments == 1)
+        tell(to, "exchange.lag_steps", "%lld steps are not below exchange.period, %lld", (long long)e->lag_steps,
+             (long long)e->period);
+    else if (e->deterministic && e->lag_steps >= spacing)
+        tell(to, "exchange.lag_steps",
+             "a fragment must arrive before the next one is published, in %lld steps; set fewer than that",
+             (long long)spacing);
+}
+
+void cod_exchange_check(const cod_exchange_options *e, int groups, cod_exchange_problem *problem, void *context)
+{
+    const listener to = {.problem = problem, .context = context};
+    const int drawn = cod_choice_argument(e->peers), others = groups - 1;
+    check_fragments(e, &to);
+    if (e->replay[0] != '\0' && e->deterministic)
+        tell(&to, "exchange.replay", "a deterministic run repeats itself; a record is for asynchronous ones");
+    if (e->key_file[0] != '\0' && e->transport != COD_TRANSPORT_FILE)
+        tell(&to, "exchange.key_file",
+             "seals are for files that others may write: set exchange.transport=file, or no key");
+    if (e->max_staleness_s > 0 && (e->deterministic || e->replay[0] != '\0'))
+        tell(&to, "exchange.max_staleness_s",
+             "a run that repeats itself, or another, must not depend on the clock: use max_staleness_steps");
+    if (cod_choice_index(e->peers) == COD_PEERS_RANDOM && others > 0 && drawn > others)
+        tell(&to, "exchange.peers", "random(%d) draws from %d other group%s: `all`, or random(%d) at most", drawn,
+             others, others == 1 ? "" : "s", others);
+    if (e->merge_against == COD_AGAINST_EXACT && e->merge != COD_MERGE_DELAY_CORRECTED)
+        tell(&to, "exchange.merge_against",
+             "only merges corrected for delay subtract own weights: set exchange.merge=delay_corrected, or leave this "
+             "out");
+}

@@ -1,5 +1,4 @@
-/* How many steps publishing and pulling take, and how many pulls a group has at a time. */
-#include "exchange/setup_internal.h"
+#include "exchange/pace_internal.h"
 
 #include <limits.h>
 #include <stdio.h>

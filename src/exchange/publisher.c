@@ -1,4 +1,5 @@
 /* Publishing: one consistent copy, then its encoding a few chunks a step. */
+#include "exchange/pace_internal.h"
 #include "exchange/publisher_internal.h"
 
 #include "core/fingerprint.h"

@@ -17,6 +17,7 @@
 
 #include "codec/coder.h"
 #include "core/queue.h"
+#include "exchange/numbers_internal.h"
 #include "exchange/reports_internal.h"
 #include "exchange/setup_internal.h"
 

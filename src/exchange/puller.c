@@ -1,3 +1,4 @@
+#include "exchange/pace_internal.h"
 #include "exchange/puller_internal.h"
 
 #include "core/host_memory.h"

@@ -19,6 +19,7 @@
 #define COD_EXCHANGE_PULLER_INTERNAL_H
 
 #include "codec/coder.h"
+#include "exchange/numbers_internal.h"
 #include "exchange/reports_internal.h"
 #include "exchange/setup_internal.h"
 

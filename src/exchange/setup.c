@@ -1,13 +1,10 @@
 #include "exchange/setup_internal.h"
 
 #include "core/hash.h"
-#include "core/log.h"
-#include "core/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 cod_status exchange_setup_init(exchange_setup *setup, cod_comm *comm, cod_group *group,
                                const cod_exchange_options *options, const cod_exchange_model *models, uint64_t run)
@@ -87,32 +84,6 @@ cod_slot_layout exchange_layout(const exchange_setup *setup)
         layout.slot_bytes = bytes > layout.slot_bytes ? bytes : layout.slot_bytes;
     }
     return layout;
-}
-
-/** How long a wait asks again at once, and how long it pauses from then on. */
-#define EAGER_S 1e-3
-enum { PAUSE_US = 100 };
-
-exchange_waiting exchange_wait_begin(void)
-{
-    const double now = cod_clock_s();
-    return (exchange_waiting){.since = now, .told = now};
-}
-
-bool exchange_wait_is_over(const exchange_setup *setup, exchange_waiting *waiting, int group, const char *what,
-                           uint64_t version)
-{
-    const double now = cod_clock_s();
-    if (now - waiting->told > setup->options.pull_timeout_s) {
-        waiting->told = now;
-        cod_log_info("group %d has waited %.3g s for group %d to %s version %llu; after %.3g s it gives up",
-                     setup->mine, now - waiting->since, group, what, (unsigned long long)version,
-                     exchange_patience_s(setup));
-    }
-    /* Who asks without a pause may keep the file transport's thread from its mutex for minutes. */
-    if (now - waiting->since > EAGER_S)
-        usleep(PAUSE_US);
-    return now - waiting->since > exchange_patience_s(setup);
 }
 
 uint64_t exchange_wall_ms(void)

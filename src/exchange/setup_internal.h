@@ -1,17 +1,15 @@
 /**
  * @file
- * The setup that all parts of an exchange share: who publishes what and how, how models are cut, and where weights are
- * held.
+ * The setup that all parts of an exchange share: who publishes what and how, and where weights are held.
  *
- * The exchange fills it in before the first step and gives it to its parts (publisher_internal.h,
- * puller_internal.h, agreement_internal.h), which only read it.
+ * The exchange fills it in before the first step and gives it to its parts (publisher_internal.h, puller_internal.h,
+ * agreement_internal.h), which only read it.
  */
 #ifndef COD_EXCHANGE_SETUP_INTERNAL_H
 #define COD_EXCHANGE_SETUP_INTERNAL_H
 
-#include "codec/codec.h"
 #include "comm/group_memory.h"
-#include "exchange/exchange.h"
+#include "exchange/cut_internal.h"
 #include "exchange/transport.h"
 
 typedef struct exchange_setup {
@@ -52,28 +50,6 @@ void exchange_setup_clear(exchange_setup *setup);
  * queued after it.
  */
 enum { EXCHANGE_COPY_STEPS = 2 };
-
-/* How a checkpoint is cut: sizes.c. */
-
-static inline uint64_t exchange_total_of(const cod_exchange_model *model)
-{
-    return model->count + model->state_count;
-}
-cod_codec_options exchange_codec_options(const cod_exchange_options *options);
-static inline bool exchange_makes_deltas(const cod_exchange_options *options)
-{
-    return exchange_codec_options(options).coding == COD_CHUNK_STEP;
-}
-/** Whether own versions are kept exact, not as readers decode them. */
-static inline bool exchange_keeps_exact(const cod_exchange_options *options)
-{
-    return options->merge_against == COD_AGAINST_EXACT;
-}
-/** Room for any of a checkpoint's shards, encoded. */
-uint64_t exchange_slot_bytes(const cod_exchange_options *options, const cod_exchange_model *model, int shards);
-/** Part `shard` of `shards` of a fragment of a checkpoint. */
-cod_codec_range exchange_shard_range(const cod_exchange_options *options, const cod_exchange_model *model, int fragment,
-                                     int shard, int shards);
 
 /* Who publishes what. */
 
@@ -145,67 +121,7 @@ static inline float *exchange_floats(const cod_buffer *buffer)
     return buffer->host;
 }
 
-/* Groups that wait for each other. */
-
-/** Whether groups will wait for each other by configuration: in a deterministic run or a replay. */
-static inline bool exchange_will_wait(const cod_exchange_options *options)
-{
-    return options->deterministic || (options->replay != NULL && options->replay[0] != '\0');
-}
-/**
- * How long a group waits for another. One group may evaluate for minutes while another does not, and groups of a
- * replayed run may have been far apart.
- */
-static inline double exchange_patience_s(const exchange_setup *setup)
-{
-    enum { TIMES = 60 };
-    return TIMES * setup->options.pull_timeout_s;
-}
-/** A wait for another group, on the stack. */
-typedef struct exchange_waiting {
-    double since, told;
-} exchange_waiting;
-exchange_waiting exchange_wait_begin(void);
-/**
- * Whether the wait has taken longer than exchange_patience_s(). Until then it logs every pull_timeout_s that this group
- * waits for `group` to do `what` with the version: "publish", "take".
- */
-bool exchange_wait_is_over(const exchange_setup *setup, exchange_waiting *waiting, int group, const char *what,
-                           uint64_t version);
-
 /** Milliseconds since 1970. */
 uint64_t exchange_wall_ms(void);
-
-/* How long it takes: pace.c. */
-
-/** Steps that encoding a publication is spread over. */
-int64_t exchange_encoding_steps(const cod_exchange_options *options);
-/** Steps that decoding a version is spread over: fewer where pulls are fewer than peers. */
-int64_t exchange_decoding_steps(const cod_exchange_options *options, int peers);
-/** How many pulls a group has at a time, so that all fragments of its peers get their turn within a period. */
-int exchange_pulls_for(const cod_exchange_options *options, int peers);
-
-/* What is saved. */
-
-/** Numbers of a checkpoint in a fixed order, being written or read. */
-typedef struct exchange_numbers {
-    uint64_t *next;
-    bool restoring;
-} exchange_numbers;
-
-static inline void exchange_pack_u64(exchange_numbers *numbers, uint64_t *field)
-{
-    if (numbers->restoring)
-        *field = *numbers->next++;
-    else
-        *numbers->next++ = *field;
-}
-
-static inline void exchange_pack_i64(exchange_numbers *numbers, int64_t *field)
-{
-    uint64_t bits = (uint64_t)*field;
-    exchange_pack_u64(numbers, &bits);
-    *field = (int64_t)bits;
-}
 
 #endif

@@ -1,16 +1,63 @@
 /* Exchanges that wait for each other's versions: in deterministic mode, and where an earlier run is repeated. */
 #include "exchange/exchange_internal.h"
 
+#include "core/log.h"
+#include "core/trace.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/**
+ * How long a group waits for another. One group may evaluate for minutes while another does not, and groups of a
+ * replayed run may have been far apart.
+ */
+static double patience_s(const exchange_setup *setup)
+{
+    enum { TIMES = 60 };
+    return TIMES * setup->options.pull_timeout_s;
+}
+/** A wait for another group, on the stack. */
+typedef struct wait_of_group {
+    double since, told;
+} wait_of_group;
+
+/** How long a wait asks again at once, and how long it pauses from then on. */
+#define EAGER_S 1e-3
+enum { PAUSE_US = 100 };
+
+static wait_of_group wait_begin(void)
+{
+    const double now = cod_clock_s();
+    return (wait_of_group){.since = now, .told = now};
+}
+
+/**
+ * Whether the wait has taken longer than patience_s(). Until then it logs every pull_timeout_s that this group
+ * waits for `group` to do `what` with the version: "publish", "take".
+ */
+static bool wait_is_over(const exchange_setup *setup, wait_of_group *waiting, int group, const char *what,
+                         uint64_t version)
+{
+    const double now = cod_clock_s();
+    if (now - waiting->told > setup->options.pull_timeout_s) {
+        waiting->told = now;
+        cod_log_info("group %d has waited %.3g s for group %d to %s version %llu; after %.3g s it gives up",
+                     setup->mine, now - waiting->since, group, what, (unsigned long long)version, patience_s(setup));
+    }
+    /* Who asks without a pause may keep the file transport's thread from its mutex for minutes. */
+    if (now - waiting->since > EAGER_S)
+        usleep(PAUSE_US);
+    return now - waiting->since > patience_s(setup);
+}
 
 cod_status exchange_wait_for_readers(const exchange_setup *setup, int fragment)
 {
     const int groups = setup->groups, mine = setup->mine;
     cod_transport *transport = setup->transports[fragment];
     const uint64_t oldest = transport->ops->oldest(transport);
-    exchange_waiting waiting = exchange_wait_begin();
+    wait_of_group waiting = wait_begin();
     for (int i = 1; i < groups; i++) {
         const int reader = (mine + groups - i) % groups;
         uint64_t taken = 0;
@@ -20,10 +67,10 @@ cod_status exchange_wait_for_readers(const exchange_setup *setup, int fragment)
         while (taken < oldest) {
             COD_TRY(transport->ops->acknowledged(transport, &identity, exchange_world_rank(setup, reader, 0),
                                                  (uint32_t)mine, &taken));
-            if (exchange_wait_is_over(setup, &waiting, reader, "take", oldest))
+            if (wait_is_over(setup, &waiting, reader, "take", oldest))
                 return cod_fail(COD_ERR_PEER,
                                 "group %d did not take version %llu within %.0f s, for which this group waits", reader,
-                                (unsigned long long)oldest, exchange_patience_s(setup));
+                                (unsigned long long)oldest, patience_s(setup));
             sched_yield();
         }
     }
@@ -34,11 +81,11 @@ cod_status exchange_wait_for_readers(const exchange_setup *setup, int fragment)
 static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64_t step)
 {
     exchange_pull *pull = exchange_pull_of(&e->puller, peer);
-    exchange_waiting waiting = exchange_wait_begin();
+    wait_of_group waiting = wait_begin();
     COD_TRY(exchange_puller_start(&e->puller, peer, version, EXCHANGE_ANY_LIFE));
     while (!pull->standing.done) {
         COD_TRY(exchange_puller_move_some(&e->puller, pull, UINT64_MAX));
-        if (pull->standing.lost || exchange_wait_is_over(&e->setup, &waiting, peer->group, "publish", version))
+        if (pull->standing.lost || wait_is_over(&e->setup, &waiting, peer->group, "publish", version))
             return cod_fail(COD_ERR_PEER, "version %llu of group %d, for which this group waits, %s",
                             (unsigned long long)version, peer->group,
                             pull->standing.lost ? "was lost" : "did not come in time");
@@ -48,7 +95,7 @@ static cod_status take(cod_exchange *e, held_peer *peer, uint64_t version, int64
     COD_TRY(cod_group_reduce(e->setup.group, &bytes, 1, COD_REDUCE_SUM));
     peer->counters.bytes += (uint64_t)bytes;
     COD_TRY(exchange_puller_gather(&e->puller, pull));
-    COD_TRY(cod_comm_wait_for_ranks(e->setup.comm, &pull->gathering, exchange_patience_s(&e->setup)));
+    COD_TRY(cod_comm_wait_for_ranks(e->setup.comm, &pull->gathering, patience_s(&e->setup)));
     while (!pull->standing.done) {
         COD_TRY(exchange_puller_move_gather(&e->puller, pull));
         if (pull->standing.lost)
