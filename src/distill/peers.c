@@ -135,38 +135,19 @@ static cod_status adopt(const cod_peers *peers, int index, int64_t step)
     return COD_OK;
 }
 
-/** Weights will move toward the version, once. @param own  what it is measured from; NULL = the weights of now */
-static cod_status add_merge(cod_peers *peers, cod_peer *p, int fragment, const cod_exchange_checkpoint *checkpoint,
-                            cod_buffer *own, double alpha, const cod_train_context *context)
-{
-    p->fragments[fragment].merged = checkpoint->version;
-    peers->merges++;
-    alpha = peers->options->merge_alpha > 0 ? peers->options->merge_alpha : alpha;
-    COD_TRY(tell(p, checkpoint, context, "merge", alpha));
-    peers->merging[peers->merging_count++] = (cod_merge){
-        .range = (size_t)fragment, .peer = checkpoint->values, .own = own, .alpha = alpha, .share = p->share};
-    return COD_OK;
-}
-
-/**
- * Merges each version once, beside an own one that has not stood beside an earlier: a faster peer's versions do not
- * count more for being many. Plain averaging takes each as it comes, however stale.
- */
-static cod_status merge(cod_peers *peers, cod_peer *p, int number, const cod_exchange_checkpoint *checkpoint,
+static cod_status merge(cod_peers *peers, cod_peer *p, int fragment, const cod_exchange_checkpoint *checkpoint,
                         const cod_train_context *context)
 {
-    cod_peer_fragment *fragment = &p->fragments[number];
-    if (p->share == 0 || fragment->merged == checkpoint->version)
+    cod_merge due;
+    if (p->share == 0 ||
+        !cod_merge_is_due(peers->options, checkpoint, context->step, &p->fragments[fragment].merged, &due))
         return COD_OK;
-    if (peers->options->merge == COD_MERGE_AVERAGE)
-        return add_merge(peers, p, number, checkpoint, NULL, 1, context);
-    if (checkpoint->own == NULL || fragment->merged_own >= checkpoint->own_version)
-        return COD_OK;
-    const int64_t period = peers->options->period,
-                  late = context->step - (int64_t)checkpoint->own_version * cod_exchange_spacing(peers->options);
-    fragment->merged_own = checkpoint->own_version;
-    return add_merge(peers, p, number, checkpoint, checkpoint->own, cod_merge_alpha(late > 0 ? late / period : 0),
-                     context);
+    due.range = (size_t)fragment;
+    due.share = p->share;
+    peers->merges++;
+    COD_TRY(tell(p, checkpoint, context, "merge", due.alpha));
+    peers->merging[peers->merging_count++] = due;
+    return COD_OK;
 }
 
 static cod_status take_over(cod_peers *peers, int index, cod_train_context *context)
@@ -189,8 +170,7 @@ static cod_status take_over(cod_peers *peers, int index, cod_train_context *cont
     }
     for (int f = 0; f < fragments; f++) {
         cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
-        if (checkpoint.values != NULL)
-            COD_TRY(merge(peers, p, f, &checkpoint, context));
+        COD_TRY(merge(peers, p, f, &checkpoint, context));
     }
     return COD_OK;
 }
@@ -370,9 +350,9 @@ cod_status cod_peers_save(const cod_peers *peers, cod_checkpoint *checkpoint)
         COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->age.since));
         for (int f = 0; f < cod_exchange_fragments(peers->options); f++) {
             name_of_fragment(i, "merged", f, name);
-            COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->fragments[f].merged));
+            COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->fragments[f].merged.version));
             name_of_fragment(i, "merged_own", f, name);
-            COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->fragments[f].merged_own));
+            COD_TRY(cod_checkpoint_add_number(checkpoint, name, (double)p->fragments[f].merged.own_version));
         }
         if (keeps_teachers(peers))
             COD_TRY(save_teacher(peers, i, checkpoint));
@@ -414,8 +394,8 @@ static cod_status load_fragments(cod_peers *peers, int index, const cod_st_file 
         name_of_fragment(index, "merged_own", f, name);
         COD_TRY(cod_checkpoint_whole(file, name, 0, &merged_own));
         cod_exchange_read_checkpoint(peers->exchange, index, f, &checkpoint);
-        *fragment = (cod_peer_fragment){
-            .version = checkpoint.version, .merged = (uint64_t)merged, .merged_own = (uint64_t)merged_own};
+        *fragment = (cod_peer_fragment){.version = checkpoint.version,
+                                        .merged = {.version = (uint64_t)merged, .own_version = (uint64_t)merged_own}};
     }
     return COD_OK;
 }

@@ -14,10 +14,9 @@
 
 /** A fragment of a peer's model. */
 typedef struct cod_peer_fragment {
-    uint64_t version;    /**< version that the exchange holds; 0 = none */
-    uint64_t taught;     /**< version in the teacher */
-    uint64_t merged;     /**< the last one merged */
-    uint64_t merged_own; /**< the group's own version that it was merged against */
+    uint64_t version; /**< version that the exchange holds; 0 = none */
+    uint64_t taught;  /**< version in the teacher */
+    cod_merge_turn merged;
 } cod_peer_fragment;
 
 typedef struct cod_peer {

@@ -1,6 +1,6 @@
 /**
  * @file
- * How the ranks of a group agree: numbers of each rank are part of the trainer's per-step reduction, and two steps
+ * How the ranks of a group agree: numbers of each rank are part of a reduction that is made each step, and two steps
  * later all ranks make the same decisions from their sums.
  *
  * The exchange passes in the state of this rank's publication and pulls, and then the sums, and tells its publisher and

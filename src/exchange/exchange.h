@@ -7,13 +7,13 @@
  * weights are merged, it proposes only versions whose number the group's own versions have reached or reach next, as
  * long as the peer's slots still hold such a version. Rank j of n pulls the peer's shards k with k mod n = j, all of
  * exactly that version; when all ranks hold theirs, the group gathers them; when all have everything, all take the
- * checkpoint over, at the same step. The ranks' messages to each other (proposed, done, lost) are part of the trainer's
- * per-step reduction and take effect two steps later, so no rank waits. As many peers are pulled at a time as are
- * needed to give each its turn within a period. If a rank loses a version (its slot was reopened, bytes were damaged,
- * or time ran out), all ranks abandon it. When the peers are asked again, a version that they have then is proposed,
- * but never one that was damaged. Versions are counted in periods: version v is of step v * period in every group,
- * whatever a group left out, so that a peer's version v and the group's own version v have had the same number of
- * steps.
+ * checkpoint over, at the same step. The ranks' messages to each other (proposed, done, lost) are part of a reduction
+ * that the caller makes each step, and take effect two steps later, so no rank waits. As many peers are pulled at a
+ * time as are needed to give each its turn within a period. If a rank loses a version (its slot was reopened, bytes
+ * were damaged, or time ran out), all ranks abandon it. When the peers are asked again, a version that they have then
+ * is proposed, but never one that was damaged. Versions are counted in periods: version v is of step v * period in
+ * every group, whatever a group left out, so that a peer's version v and the group's own version v have had the same
+ * number of steps.
  *
  * *Fragments*: a model may be cut into P ranges, of which one is published every period / P steps, in turn; versions
  * are counted in these steps, and version v is of fragment v mod P. Each fragment is an exchange of its own: slots,
@@ -24,10 +24,11 @@
  * every reader waits for it, from all peers; a publisher reopens a slot only when all its readers have acknowledged it.
  *
  * The caller, each step t, on every rank of the group, in this order:
- *   cod_exchange_flags_in(t) with the sums of step t - 2: before this step's flags are set cod_exchange_publish_due(t)
- *   -> cod_exchange_snapshot(), the weights copied there, cod_exchange_publish() cod_exchange_advance(t)
- *   cod_exchange_read_checkpoint(peer, fragment): looks whether its version changed cod_exchange_flags_out() into the
- *   reduction of step t
+ * - cod_exchange_flags_in(t) with the sums of step t - 2, before this step's flags are set
+ * - where cod_exchange_publish_due(t): cod_exchange_snapshot(), the weights copied there, cod_exchange_publish()
+ * - cod_exchange_advance(t)
+ * - cod_exchange_read_checkpoint(peer, fragment): looks whether its version changed
+ * - cod_exchange_flags_out() into the reduction of step t
  */
 #ifndef COD_EXCHANGE_EXCHANGE_H
 #define COD_EXCHANGE_EXCHANGE_H
@@ -74,8 +75,8 @@ typedef enum cod_exchange_teacher_fragments { COD_TEACHER_MIXED, COD_TEACHER_WHO
 typedef enum cod_exchange_transport { COD_TRANSPORT_RMA, COD_TRANSPORT_FILE } cod_exchange_transport;
 
 /**
- * Section "exchange" of a config. `publish`, `merge`, `merge_alpha`, `teacher_fragments` and `max_staleness_*` are read
- * by the strategy.
+ * Section "exchange" of a config. `publish`, `teacher_fragments`, `replay` and `max_staleness_*` are the caller's to
+ * read; `merge` and `merge_alpha` are for merge.h.
  */
 typedef struct cod_exchange_options {
     int64_t period, fragments; /**< cod_exchange_fragments(), cod_exchange_spacing() */
@@ -98,7 +99,7 @@ typedef struct cod_exchange_options {
     int merge_against;     /**< cod_exchange_merge_against */
     int teacher_fragments; /**< cod_exchange_teacher_fragments */
     int peers;             /**< cod_choice_index(): cod_exchange_peers; cod_choice_argument(): peers of a random draw */
-    const char *replay;    /**< folder of a run whose exchange is repeated; "" = none. Read by the strategy */
+    const char *replay;    /**< folder of a run whose exchange is repeated; "" = none */
     int transport;         /**< cod_exchange_transport */
     const char *directory; /**< of the file transport */
     const char *key_file;  /**< of the file transport: seals what it writes; "" = none */
@@ -195,7 +196,7 @@ typedef struct cod_exchange_counters {
     uint64_t rejected; /**< damaged, not finite, or of another model */
     uint64_t lost;     /**< slot reopened while it was read, or too slow */
     uint64_t skipped;  /**< own publications not made: too soon, values not finite, or storage full or gone */
-    uint64_t switches; /**< times a teacher changed */
+    uint64_t switches; /**< times that a version held was replaced */
     double seconds;    /**< the caller's time spent in here */
     double encode_s, decode_s;
 } cod_exchange_counters;
@@ -366,7 +367,7 @@ typedef struct cod_exchange_array {
 } cod_exchange_array;
 
 /**
- * The arrays that hold the exchange's state: published slots, held teachers, own publications, versions; there are none
+ * The arrays that hold the exchange's state: published slots, held versions, own publications, versions; there are none
  * if groups do not publish. To save, write them. To restore, fill all but COD_EXCHANGE_SLOTS with the saved content and
  * call cod_exchange_restored(). A publication in progress is completed first; the call is then collective on the group.
  * A pull in progress is not part of the state; its version is proposed again.

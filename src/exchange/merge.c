@@ -191,6 +191,23 @@ double cod_merge_alpha(int64_t delay)
     return sin(3.14159265358979323846 / (4.0 * (double)delay + 2.0));
 }
 
+bool cod_merge_is_due(const cod_exchange_options *options, const cod_exchange_checkpoint *checkpoint, int64_t step,
+                      cod_merge_turn *turn, cod_merge *out)
+{
+    const bool averages = options->merge == COD_MERGE_AVERAGE;
+    if (options->merge == COD_MERGE_NONE || checkpoint->values == NULL || turn->version == checkpoint->version ||
+        (!averages && (checkpoint->own == NULL || turn->own_version >= checkpoint->own_version)))
+        return false;
+    const int64_t late = step - (int64_t)checkpoint->own_version * cod_exchange_spacing(options);
+    const double alpha = averages ? 1 : cod_merge_alpha(late > 0 ? late / options->period : 0);
+    turn->version = checkpoint->version;
+    turn->own_version = averages ? turn->own_version : checkpoint->own_version;
+    *out = (cod_merge){.peer = checkpoint->values,
+                       .own = averages ? NULL : checkpoint->own,
+                       .alpha = options->merge_alpha > 0 ? options->merge_alpha : alpha};
+    return true;
+}
+
 static cod_status make_scaling(const cod_merger *merger, fragment *f, bool states, float factor)
 {
     const cod_view values =

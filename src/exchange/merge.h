@@ -1,11 +1,11 @@
 /**
  * @file
- * Merging a peer's weights, corrected for delay.
+ * Merging a peer's weights, corrected for delay: which versions are merged and how strongly, and the arithmetic.
  */
 #ifndef COD_EXCHANGE_MERGE_H
 #define COD_EXCHANGE_MERGE_H
 
-#include "core/backend.h"
+#include "exchange/exchange.h"
 
 typedef struct cod_merger cod_merger;
 
@@ -47,6 +47,23 @@ typedef struct cod_merge {
     double alpha;
     double share; /**< the peer's part of the mean, by samples per step, such as 1/groups */
 } cod_merge;
+
+/** What of a peer's fragment was merged last. Zeroed before the first. */
+typedef struct cod_merge_turn {
+    uint64_t version;     /**< the peer's */
+    uint64_t own_version; /**< the group's own version that it was merged against; 0 = none */
+} cod_merge_turn;
+
+/**
+ * Whether a version that is held is to be merged after this step. Each is merged once, and beside an own version that
+ * has not stood beside an earlier one: a faster peer's versions do not count more for being many. Plain averaging takes
+ * each as it comes, however stale.
+ *
+ * @param[in,out] turn  takes note of it
+ * @param[out] out      all but `range` and `share`, which are the caller's to fill in
+ */
+bool cod_merge_is_due(const cod_exchange_options *options, const cod_exchange_checkpoint *checkpoint, int64_t step,
+                      cod_merge_turn *turn, cod_merge *out);
 
 /**
  * Queues merges. The host does not wait, because it needs no values from the device.

@@ -170,7 +170,7 @@ cod_status exchange_puller_start_following(exchange_puller *p, exchange_pull *pu
     return COD_OK;
 }
 
-/** What a peer sent is no use: counted, said, and the last good teacher stays. */
+/** What a peer sent is no use: counted, said, and the last good version stays. */
 static void refuse(exchange_puller *p, exchange_pull *pull, cod_status why)
 {
     p->counters.rejected++;
