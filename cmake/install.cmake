@@ -33,6 +33,17 @@ file(RELATIVE_PATH COD_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/codistill.pc.in ${CMAKE_BINARY_DIR}/codistill.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/codistill.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# The shared library stands alone: who links it needs nothing of the above.
+set_target_properties(codistill_library PROPERTIES EXPORT_NAME libcodistill)
+target_include_directories(codistill_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+install(TARGETS codistill_library EXPORT libcodistill LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+install(FILES src/library/codistill.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT libcodistill NAMESPACE libcodistill:: FILE libcodistill-config.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/libcodistill)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/libcodistill-config-version.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/libcodistill-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/libcodistill)
+configure_file(cmake/libcodistill.pc.in ${CMAKE_BINARY_DIR}/libcodistill.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/libcodistill.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
 install(DIRECTORY share/models DESTINATION ${CMAKE_INSTALL_DATADIR}/codistill)
 install(PROGRAMS tools/get-data.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/codistill/tools)
 install(DIRECTORY tools/data DESTINATION ${CMAKE_INSTALL_DATADIR}/codistill/tools)

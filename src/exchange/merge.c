@@ -304,6 +304,14 @@ static void approach(float *restrict values, const float *restrict peer, float f
         values[i] += factor * (peer[i] - values[i]);
 }
 
+void cod_merge_floats(float *values, const float *peer, const float *own, float factor, size_t count)
+{
+    if (own != NULL)
+        add_difference(values, peer, own, factor, count);
+    else
+        approach(values, peer, factor, count);
+}
+
 /**
  * Adds all merges of a range to values in the host's memory: to a block of them one after another, while caches hold
  * the block and what peers are measured from. The arithmetic of each value, and its order, are those of the queued
@@ -321,10 +329,8 @@ static void add_at_once(const part *p, bool states, size_t range, const cod_merg
                 continue;
             const float *peer = (const float *)merge->peer->host + p->first + begin;
             const float factor = (float)(states ? merge->share : merge->alpha * merge->share);
-            if (states || merge->own == NULL)
-                approach(values + begin, peer, factor, block);
-            else
-                add_difference(values + begin, peer, (const float *)merge->own->host + p->first + begin, factor, block);
+            const float *own = states || merge->own == NULL ? NULL : (const float *)merge->own->host + p->first + begin;
+            cod_merge_floats(values + begin, peer, own, factor, block);
         }
     }
 }

@@ -39,6 +39,13 @@ void cod_merger_destroy(cod_merger *merger);
  */
 double cod_merge_alpha(int64_t delay);
 
+/**
+ * The arithmetic of a merge in the host's memory: values += factor·(peer - own).
+ *
+ * @param own  [count] NULL = the values themselves
+ */
+void cod_merge_floats(float *values, const float *peer, const float *own, float factor, size_t count);
+
 /** One peer's version, or a range of it, to be merged. */
 typedef struct cod_merge {
     size_t range;     /**< its number, as in cod_merger_create() */

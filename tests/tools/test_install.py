@@ -40,19 +40,17 @@ def uses(folder, programs, model):
     said = run(programs / "upscale", model or folder / "runs/example/final.safetensors", "low.png", "high.png", cwd=folder)
     scale = 4 if "48x40" in said else 2
     assert f"high.png: {12 * scale}x{10 * scale}" in said, said
-    run(os.environ.get("COD_TEST_MPIEXEC", "mpirun"), "-n", "3", programs / "exchange", cwd=folder)
-    said = run(os.environ.get("COD_TEST_MPIEXEC", "mpirun"), "-n", "3", programs / "exchange", cwd=folder)
-    together = {int(rank): float(value) for rank, value in re.findall(r"rank (\d): alone its weights would be \d, together they are ([\d.]+)", said)}
-    taken = re.findall(r"rank (\d), step (\d+): averaged with group (\d) as it was at step (\d+)", said)
-    assert set(together) == {0, 1, 2} and 0 < together[0] < together[1] < together[2] < 2, said
-    assert {(rank, group) for rank, _, group, _ in taken} == {(a, b) for a in "012" for b in "012" if a != b}, said
-    assert all(int(step) >= int(published) and int(published) % 10 == 0 for _, step, _, published in taken), said
+    groups = [subprocess.Popen([programs / "exchange", str(g), "3", "met"], cwd=folder, stdout=subprocess.PIPE, text=True) for g in range(3)]
+    together = [float(re.fullmatch(rf"group {g}: alone its weights would be {g}, together they are ([\d.]+)\n", group.communicate()[0])[1])
+                for g, group in enumerate(groups)]
+    assert 0 < together[0] and together[2] < 2, together
+    assert "setting group: 'three' is not a whole number" in run(programs / "exchange", "three", "3", "met", cwd=folder, code=1)
 
 
 def tree(folder):
     """What is where; nothing private is installed, and nothing is linked into the build folder."""
     prefix = installed(folder)
-    for path in ("bin/codistill", "include/codistill/train/train.h", "include/codistill/infer/upscaler.h", "share/codistill/models/README.md",
+    for path in ("bin/codistill", "include/codistill.h", "include/codistill/train/train.h", "include/codistill/infer/upscaler.h", "share/codistill/models/README.md",
                  "share/bash-completion/completions/codistill", "share/man/man5/codistill.5", "share/doc/codistill/docs/troubleshooting.md"):
         assert (prefix / path).is_file(), f"there is no {path}"
     said = run(prefix / "share/codistill/tools/get-data.sh", cwd=folder)
@@ -116,6 +114,32 @@ def pkg_config(folder):
     uses(folder, examples, "bicubic")
 
 
+def library(folder):
+    """The shared library by itself: C and C++, found in both ways, without MPI, and with no more symbols than its header has."""
+    prefix = installed(folder)
+    pc = next(prefix.rglob("libcodistill.pc")).parent
+    program = (prefix / "share/doc/codistill/examples/exchange.c").read_text()
+    (folder / "plain.cpp").write_text("""#include <codistill.h>
+        int main() { codistill *peers = nullptr; int refused = codistill_open(nullptr, 0, nullptr, 0, &peers); codistill_close(peers); return refused != CODISTILL_ERR_ARGUMENT; }""")
+    (folder / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
+        project(plain LANGUAGES CXX)
+        find_package(libcodistill REQUIRED)
+        add_executable(plain plain.cpp)
+        target_link_libraries(plain PRIVATE libcodistill::libcodistill)""")
+    run("cmake", "-S", folder, "-B", folder / "b", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", folder / "b")
+    run(folder / "b/plain")
+    flags = run("pkg-config", "--cflags", "--libs", "libcodistill", PKG_CONFIG_PATH=str(pc)).split()
+    run("g++", "-x", "c++", folder / "plain.cpp", "-x", "none", *flags, "-o", folder / "by-pc")
+    (shared,) = {path.resolve() for path in prefix.rglob("libcodistill.so*")}
+    run(folder / "by-pc", LD_LIBRARY_PATH=str(shared.parent))
+    assert "libmpi" not in run("ldd", folder / "b/plain")
+    exported = set(re.findall(r" T (\w+)", run("nm", "-D", "--defined-only", shared)))
+    declared = set(re.findall(r"\b(codistill_\w+)\(", re.sub(r"/\*.*?\*/", "", (prefix / "include/codistill.h").read_text(), flags=re.DOTALL)))
+    assert exported == declared and len(declared) == 14, exported ^ declared
+    assert len(program.splitlines()) <= 40
+
+
 def package(folder):
     """The .deb has what is installed and says what it depends on; what it holds runs from wherever it is unpacked."""
     run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", folder / "p")
@@ -129,7 +153,7 @@ def package(folder):
     assert (folder / "high.png").exists() and (folder / "x/usr/share/man/man1/codistill-train.1").exists()
 
 
-CASES = {"tree": tree, "pages": pages, "completions": completions, "cmake": cmake, "pkg-config": pkg_config, "package": package}
+CASES = {"tree": tree, "pages": pages, "completions": completions, "cmake": cmake, "pkg-config": pkg_config, "library": library, "package": package}
 
 if __name__ == "__main__":
     for name in sys.argv[2:] or CASES:
