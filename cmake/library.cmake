@@ -10,8 +10,10 @@ endforeach()
 foreach(part IN LISTS library_parts ITEMS library)
     set_target_properties(cod_${part} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endforeach()
-set_target_properties(codistill_library PROPERTIES OUTPUT_NAME codistill VERSION ${PROJECT_VERSION} SOVERSION 0 LINKER_LANGUAGE C
-                      LINK_DEPENDS "${library_exports};${library_archives}")
+set_target_properties(codistill_library PROPERTIES OUTPUT_NAME codistill LINKER_LANGUAGE C LINK_DEPENDS "${library_exports};${library_archives}")
+if(NOT COD_WHEEL) # a wheel has no links
+    set_target_properties(codistill_library PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+endif()
 target_include_directories(codistill_library INTERFACE $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/src/library>)
 target_link_options(codistill_library PRIVATE -Wl,--no-undefined -Wl,--version-script=${library_exports} -Wl,-Bsymbolic-functions)
 target_link_libraries(codistill_library PRIVATE cod_flags -Wl,--start-group ${library_archives} -Wl,--end-group

@@ -18,6 +18,7 @@ packages=(
     librsvg2-dev fonts-dejavu-core                                   # plots of reports as PNG; without it there are none
     libcmocka-dev clang-format python3 spin iproute2                 # tests, lint, model checker, laboratory network
     chromium-headless-shell                                          # tests: how reports look; skipped without it
+    python3-numpy python3-pytest                                     # tests: the Python package
 )
 
 say() { echo "setup: $*"; }

@@ -85,8 +85,8 @@ fi
 # One environment for all programs that we are compared with.
 if [ $peers = yes ]; then
     venv=${XDG_CACHE_HOME:-$HOME/.cache}/codistill/venv-peers
-    packages=(numpy onnx onnxruntime torch safetensors spandrel tensorboard)
-    has_peers() { "$venv/bin/python" -c "$(printf 'import %s\n' "${packages[@]}")" 2>/dev/null; }
+    packages=(numpy onnx onnxruntime torch safetensors spandrel tensorboard pytest scikit-build-core)
+    has_peers() { "$venv/bin/python" -c "$(printf 'import %s\n' "${packages[@]//-/_}")" 2>/dev/null; }
     if ! has_peers; then
         say "installing ${packages[*]} in $venv"
         { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" && has_peers; } ||

@@ -64,7 +64,9 @@ struct codistill {
     snapshot_owner owner;
     cod_exchange_part part; /**< the snapshot */
     int64_t snapshot_step;  /**< that it is for */
-    uint64_t left_out;      /**< publications that were due while it was the worker's */
+    int64_t published;      /**< step that was published last */
+    uint64_t left_out;      /**< publications that were due while the snapshot was the worker's */
+    uint64_t counted;       /**< of them, those that the exchange has counted, too */
     handle_peer *peers;     /**< [peer_count] */
     cod_exchange_counters counters;
     cod_status failure; /**< of the worker, which has ended; its reason is `failed` */

@@ -77,7 +77,7 @@ static cod_status read_figures(codistill *handle, codistill_figures *out)
     pthread_mutex_lock(&handle->lock);
     *out = (codistill_figures){.published = handle->counters.published,
                                .published_bytes = handle->counters.published_bytes,
-                               .skipped = handle->counters.skipped,
+                               .skipped = handle->left_out + handle->counters.skipped - handle->counted,
                                .pulled = handle->counters.pulled,
                                .pulled_bytes = handle->counters.pulled_bytes,
                                .memory_bytes = handle->memory_bytes,

@@ -64,6 +64,14 @@ static cod_status set(library_settings *settings, const char *text)
     return status == COD_OK ? COD_OK : cod_fail_prefix(status, "setting %s", key);
 }
 
+/** The first problem is the one that is told. */
+static void note_problem(void *context, const char *option, const char *message)
+{
+    cod_status *status = context;
+    if (*status == COD_OK)
+        *status = cod_fail(COD_ERR_ARGUMENT, "setting %s: %s", option, message);
+}
+
 static cod_status check(const library_settings *settings)
 {
     COD_REQUIRE(settings->groups > 0, "setting groups is missing: how many groups there are, such as groups=2");
@@ -74,17 +82,9 @@ static cod_status check(const library_settings *settings)
                 "setting directory is missing: a folder that all groups see, such as directory=runs/mine");
     COD_REQUIRE(settings->exchange.transport == COD_TRANSPORT_FILE,
                 "setting transport: rma needs MPI; groups of this library meet in a folder: transport=file");
-    const cod_exchange_options *e = &settings->exchange;
-    COD_REQUIRE(e->period % e->fragments == 0, "setting fragments: %lld is no divisor of period, %lld",
-                (long long)e->fragments, (long long)e->period);
-    const int drawn = cod_choice_argument(e->peers);
-    COD_REQUIRE(cod_choice_index(e->peers) != COD_PEERS_RANDOM || drawn < settings->groups,
-                "setting peers: random(%d) draws from %lld other groups: all, or fewer", drawn,
-                (long long)settings->groups - 1);
-    COD_REQUIRE(e->merge_against != COD_AGAINST_EXACT || e->merge == COD_MERGE_DELAY_CORRECTED,
-                "setting merge_against: only merges corrected for delay subtract own weights: set "
-                "merge=delay_corrected, or leave this out");
-    return COD_OK;
+    cod_status status = COD_OK;
+    cod_exchange_check(&settings->exchange, (int)settings->groups, note_problem, &status);
+    return status;
 }
 
 static cod_status set_all(library_settings *settings, const char *const *texts, size_t count)

@@ -32,7 +32,7 @@ static cod_status offer_snapshot(codistill *handle, int64_t step)
     pthread_mutex_lock(&handle->lock);
     const bool mine = handle->owner == SNAPSHOT_OF_WORKER;
     pthread_mutex_unlock(&handle->lock);
-    if (!mine || (step > 0 && next - step > spacing / 2))
+    if (!mine || (step > 0 && next - step > spacing / 2) || !cod_exchange_publish_due(handle->exchange, next))
         return COD_OK;
     COD_TRY(cod_exchange_snapshot(handle->exchange, next, &part));
     pthread_mutex_lock(&handle->lock);
@@ -63,8 +63,11 @@ static cod_status take_over(codistill *handle, int64_t step, const flags *before
         handle->owner = SNAPSHOT_OF_WORKER; /* its step is over */
     if (handle->owner == SNAPSHOT_FILLED) {
         handle->owner = SNAPSHOT_OF_WORKER;
-        COD_TRY(cod_exchange_publish(handle->exchange, handle->snapshot_step, 0));
+        handle->published = handle->snapshot_step;
+        COD_TRY(cod_exchange_publish(handle->exchange, handle->published, 0));
     }
+    /* The exchange counts what is left out in the steps that it is told of. */
+    handle->counted += step % cod_exchange_spacing(&handle->settings.exchange) == 0 && handle->published != step;
     worker_renew(handle);
     return COD_OK;
 }
@@ -167,6 +170,7 @@ void worker_restored(codistill *handle, int64_t step)
 {
     pthread_mutex_lock(&handle->lock);
     handle->owner = SNAPSHOT_OF_WORKER; /* what was offered was for the first period */
+    handle->published = step;
     worker_renew(handle);
     for (int p = 0; p < handle->peer_count; p++)
         for (int f = 0; f < cod_exchange_fragments(&handle->settings.exchange); f++)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -259,6 +260,40 @@ TEST_IN_FOLDER(of_two_with_one_number_the_later_goes_on)
     close_all(&second, 1);
 }
 
+/** Storage that goes away costs publications, not steps, and they come again with it. */
+TEST_IN_FOLDER(publications_without_storage_are_counted)
+{
+    group g = {0};
+    codistill_figures figures = {0};
+    char folder[4096], aside[4096];
+    snprintf(folder, sizeof folder, "%s", cod_test_at("group-0"));
+    snprintf(aside, sizeof aside, "%s", cod_test_at("aside"));
+    fill(&g, 1);
+    assert_good(&g, join(&g, 0, NULL));
+    while (figures.published == 0) {
+        step_all(&g, 1);
+        assert_good(&g, codistill_read_figures(g.peers, &figures));
+    }
+    assert_int_equal(rename(folder, aside), 0);
+    FILE *file = fopen(folder, "w"); /* in the place of the folder */
+    assert_non_null(file);
+    fclose(file);
+    for (const uint64_t before = figures.skipped; figures.skipped < before + 3;) {
+        step_all(&g, 1);
+        assert_good(&g, codistill_read_figures(g.peers, &figures));
+    }
+    assert_int_equal(remove(folder), 0);
+    assert_int_equal(rename(aside, folder), 0);
+    char header[5000];
+    struct stat first, now;
+    snprintf(header, sizeof header, "%s/shard-0/header", folder);
+    assert_int_equal(stat(header, &first), 0);
+    do {
+        step_all(&g, 1);
+    } while (stat(header, &now) != 0 || now.st_ino == first.st_ino);
+    close_all(&g, 1);
+}
+
 /** A peer with other tensors is left alone. */
 TEST_IN_FOLDER(peers_with_other_tensors_are_rejected)
 {
@@ -315,8 +350,8 @@ TEST_IN_FOLDER(bad_settings_are_named)
         {"transport=rma", "rma needs MPI"},
         {"deterministic=true", "unknown setting 'deterministic'"},
         {"exchange.codec=zip", "setting exchange.codec: 'zip' is not one of"},
-        {"fragments=3", "3 is no divisor of period, 4"},
-        {"peers=random(2)", "draws from 1 other groups"},
+        {"fragments=3", "setting exchange.fragments: 3 is no divisor of exchange.period, 4"},
+        {"peers=random(2)", "draws from 1 other group"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         group g = {0};

@@ -1,0 +1,20 @@
+# COD_WHEEL: nothing but libcodistill.so, for the Python package (pyproject.toml). It needs no MPI and no oneDNN.
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+
+cod_module(core)
+cod_module(io LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
+cod_module(codec LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
+add_library(cod_comm INTERFACE) # its headers alone
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include/comm)
+file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/src/comm ${CMAKE_BINARY_DIR}/include/comm/comm SYMBOLIC)
+target_include_directories(cod_comm INTERFACE ${CMAKE_BINARY_DIR}/include/comm)
+target_link_libraries(cod_comm INTERFACE cod_core)
+cod_module(exchange LINKS cod_core cod_codec cod_comm cod_io PRIVATE_LINKS Threads::Threads)
+cod_module(alone LINKS cod_core cod_comm)
+cod_module(library LINKS cod_core cod_comm cod_io cod_exchange PRIVATE_LINKS Threads::Threads)
+target_compile_definitions(cod_library PRIVATE COD_VERSION="${PROJECT_VERSION}")
+include(cmake/library.cmake)
+install(TARGETS codistill_library LIBRARY DESTINATION lib COMPONENT wheel)
