@@ -364,7 +364,7 @@ cod_status cpu_plan_phased(cod_plan *plan)
     plan_axis(s, s->wide, y.w, &s->left, &right, &s->pitch);
     s->row_bytes = s->depth * 2;
     s->row_bytes += s->row_bytes % 128 == 0 ? 64 : 0; /* rows would share sets of the first-level cache */
-    cpu_stack_cut(&s->stack, s->plane_count * s->pitch * s->row_bytes, 1);
+    cpu_stack_cut(&s->stack, CPU_STACK_CHUNK_BYTES, s->plane_count * s->pitch * s->row_bytes, 1);
     s->plane_bytes = (copied_lines(s, s->stack.chunk_lines) * s->pitch + s->left + right + ROWS) * s->row_bytes;
     s->at_planes = cod_align_up(4 * (size_t)cpu_padded(s->to->shape.c) * sizeof(float));
     s->at_threads = cod_align_up(s->at_planes + (size_t)(s->plane_count * s->plane_bytes));

@@ -31,10 +31,10 @@ static inline int64_t cpu_stack_lines(const cpu_stack *stack, int64_t images)
     return (images - 1) * stack->period + cpu_greatest(stack->height, 1);
 }
 
-/** Chooses how much a chunk takes. @param line_bytes  of the copies of a line */
-static inline void cpu_stack_cut(cpu_stack *stack, int64_t line_bytes, int64_t least_lines)
+/** Chooses how much a chunk takes. @param bytes  of all its copies; @param line_bytes  of those of a line */
+static inline void cpu_stack_cut(cpu_stack *stack, int64_t bytes, int64_t line_bytes, int64_t least_lines)
 {
-    const int64_t lines = cpu_greatest(CPU_STACK_CHUNK_BYTES / line_bytes, least_lines), more = lines - stack->height;
+    const int64_t lines = cpu_greatest(bytes / line_bytes, least_lines), more = lines - stack->height;
     stack->chunk_images = more < 0 ? 1 : cpu_least(1 + more / stack->period, stack->images);
     stack->chunk_lines = cpu_least(lines, cpu_stack_lines(stack, stack->chunk_images));
 }

@@ -32,7 +32,9 @@ static const layer layers[] = {
     {2, 9, 10, 20, 3, 9, 9, 4, 4, 2, 2},     {2, 9, 10, 31, 20, 7, 6, 3, 2, 2, 1},
     {2, 6, 7, 31, 47, 1, 2, 0, 0, 2, 2}, /* lines that no position of the kernel meets */
     {1, 1, 1, 5, 6, 3, 3, 1, 1, 2, 2},   /* phases without pixels */
-    {1, 17, 1400, 20, 20, 3, 3, 1, 1, 2, 2},
+    {1, 17, 1400, 20, 20, 3, 3, 1, 1, 2, 2}, {2, 9, 10, 3, 20, 7, 7, 3, 3, 2, 2},
+    {3, 8, 11, 8, 33, 3, 4, 2, 0, 1, 2},                                           /* few channels: flat */
+    {9, 12, 12, 2, 33, 4, 16, 1, 3, 2, 1},   {4, 40, 90, 4, 64, 8, 8, 3, 3, 1, 1}, /* whole tiles; chunks */
 };
 enum { LAYERS = sizeof layers / sizeof layers[0], PARAMETERS = COD_OP_MAX_INPUTS };
 
@@ -76,7 +78,14 @@ static double *integers(int64_t count, uint32_t seed)
     return values;
 }
 
-/** New array of the op's first output; `poison` replaces one element of x's channel 3 and one of dy's channel 5. */
+/** Elements of the op's outputs: a gradient of weights has two. */
+static int64_t result_count(const cod_op *op)
+{
+    const int64_t first = cod_shape_count(op->outputs[0].shape);
+    return op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS ? first + cod_shape_count(op->outputs[1].shape) : first;
+}
+
+/** New array of the op's outputs; `poison` replaces one element of x's channel 3 and one of dy's channel 5. */
 static double *run(cod_test_device on, cod_op op, double poison)
 {
     cod_test_op test;
@@ -98,9 +107,11 @@ static double *run(cod_test_device on, cod_op op, double poison)
     assert_ok(test_scratch_arm(on));
     assert_ok(cod_test_op_run(&test));
     assert_ok(test_scratch_check(on));
-    double *result = calloc((size_t)cod_shape_count(op.outputs[0].shape), sizeof *result);
+    double *result = calloc((size_t)result_count(&op), sizeof *result);
     assert_non_null(result);
     assert_ok(cod_test_op_read(&test, PARAMETERS, result));
+    if (op.kind == COD_OP_CONV2D_BACKWARD_WEIGHTS)
+        assert_ok(cod_test_op_read(&test, PARAMETERS + 1, result + cod_shape_count(op.outputs[0].shape)));
     cod_test_op_clear(&test);
     return result;
 }
@@ -109,7 +120,7 @@ static void assert_refs_bits(const cod_op *op, int i, bool gaps)
 {
     assert_true(cpu_tiles_fits(test_cpu.device, op));
     double *expected = run(test_ref, *op, 0), *actual = run(test_cpu, *op, 0);
-    for (int64_t k = 0; k < cod_shape_count(op->outputs[0].shape); k++)
+    for (int64_t k = 0; k < result_count(op); k++)
         if (!(actual[k] == expected[k]))
             fail_msg("layer %d%s: element %d is %g, not %g", i, gaps ? ", with gaps" : "", (int)k, actual[k],
                      expected[k]);

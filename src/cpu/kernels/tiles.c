@@ -2,7 +2,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <string.h>
+#include <stddef.h>
 
 typedef struct tile_config {
     uint8_t palette, start_row, reserved[14];
@@ -10,13 +10,12 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Sums are tiles 0 to 3, the first operands 4 and 5, the second 6 and 7. */
 void cpu_tile_begin(int rows)
 {
     tile_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         config.row_bytes[i] = 64;
-        config.rows[i] = (uint8_t)(i < 6 ? rows : CPU_TILE);
+        config.rows[i] = (uint8_t)(i <= CPU_TILE_PRODUCTS ? rows : CPU_TILE);
     }
     /* GCC 12 believes that _tile_loadconfig() reads 8 bytes, and leaves out what is stored behind them. */
     __asm__ volatile("" : : "r"(&config) : "memory");
@@ -28,6 +27,57 @@ void cpu_tile_end(void)
     _tile_release();
 }
 
+/* Of a product with several second operands, sums are tiles 0 to 5, the first operand is 6, the second ones 7. */
+#define EACH_PRODUCT(x) x(0) x(1) x(2) x(3) x(4) x(5)
+#define CLEAR(k)                                                                                                       \
+    if (k < count)                                                                                                     \
+        _tile_zero(k);
+#define LOAD(k)                                                                                                        \
+    if (k < count)                                                                                                     \
+        _tile_loadd(k, p->sums[k], stride);
+#define STORE(k)                                                                                                       \
+    if (k < count)                                                                                                     \
+        _tile_stored(k, p->sums[k], stride);
+#define MULTIPLY(k)                                                                                                    \
+    if (k < count) {                                                                                                   \
+        _tile_loadd(7, p->pairs[k] + step * CPU_TILE_BYTES, CPU_TILE_PAIR_BYTES);                                      \
+        _tile_dpbf16ps(k, 6, 7);                                                                                       \
+    }
+
+static inline __attribute__((always_inline)) void multiply(const cpu_tile_product *p, int count)
+{
+    const int64_t stride = p->sum_stride * (int64_t)sizeof(float), row_bytes = p->row_bytes, steps = p->steps;
+    if (p->accumulate) {
+        EACH_PRODUCT(LOAD)
+    } else {
+        EACH_PRODUCT(CLEAR)
+    }
+    for (int64_t step = 0; step < steps; step++) {
+        _tile_loadd(6, p->planes + step * CPU_TILE_PIXELS * 2, row_bytes);
+        EACH_PRODUCT(MULTIPLY)
+    }
+    EACH_PRODUCT(STORE)
+}
+
+/** The counts are constants for the compiler, so that no branch is left within a step. */
+void cpu_tile_multiply(const cpu_tile_product *p)
+{
+    _Static_assert(CPU_TILE_PRODUCTS == 6, "each count has its line");
+    if (p->count == 1)
+        multiply(p, 1);
+    else if (p->count == 2)
+        multiply(p, 2);
+    else if (p->count == 3)
+        multiply(p, 3);
+    else if (p->count == 4)
+        multiply(p, 4);
+    else if (p->count == 5)
+        multiply(p, 5);
+    else
+        multiply(p, 6);
+}
+
+/* Of a block of rows and columns, sums are tiles 0 to 3, the first operands 4 and 5, the second 6 and 7. */
 static inline void clear_sums(void)
 {
     _tile_zero(0);
@@ -53,47 +103,6 @@ static inline void add_products(const char *a0, const char *a1, bool two_a, int6
         if (two_b)
             _tile_dpbf16ps(3, 5, 7);
     }
-}
-
-enum { SUM_BYTES = 64 };
-
-static void load_sums(const cpu_tile_product *p)
-{
-    _tile_loadd(0, p->sums[0][0], SUM_BYTES);
-    if (p->pairs[1] != NULL)
-        _tile_loadd(1, p->sums[0][1], SUM_BYTES);
-    if (p->planes[1] != NULL)
-        _tile_loadd(2, p->sums[1][0], SUM_BYTES);
-    if (p->planes[1] != NULL && p->pairs[1] != NULL)
-        _tile_loadd(3, p->sums[1][1], SUM_BYTES);
-}
-
-static void store_sums(const cpu_tile_product *p)
-{
-    _tile_stored(0, p->sums[0][0], SUM_BYTES);
-    if (p->pairs[1] != NULL)
-        _tile_stored(1, p->sums[0][1], SUM_BYTES);
-    if (p->planes[1] != NULL)
-        _tile_stored(2, p->sums[1][0], SUM_BYTES);
-    if (p->planes[1] != NULL && p->pairs[1] != NULL)
-        _tile_stored(3, p->sums[1][1], SUM_BYTES);
-}
-
-void cpu_tile_multiply(const cpu_tile_product *p)
-{
-    const bool two_a = p->planes[1] != NULL, two_b = p->pairs[1] != NULL;
-    const char *a0 = p->planes[0], *a1 = two_a ? p->planes[1] : a0;
-    const char *b0 = p->pairs[0], *b1 = two_b ? p->pairs[1] : b0;
-    const int64_t stride = p->row_bytes;
-    if (p->accumulate)
-        load_sums(p);
-    else
-        clear_sums();
-    for (int64_t k = 0; k < p->steps; k++) {
-        const int64_t a = k * CPU_TILE_PIXELS * 2, b = k * CPU_TILE_BYTES;
-        add_products(a0 + a, a1 + a, two_a, stride, b0 + b, b1 + b, two_b, 64);
-    }
-    store_sums(p);
 }
 
 void cpu_tile_multiply_rows(const cpu_tile_rows *p)
@@ -122,25 +131,51 @@ static inline __mmask32 first_of_32(int64_t count)
     return count >= 32 ? 0xFFFFFFFF : count <= 0 ? 0 : (1U << count) - 1;
 }
 
-static inline __mmask16 first_of(int64_t count)
+/** The words of a vector's lower or upper half beside those of another one's, as permutex2var takes them. */
+static inline __m512i beside(int first)
 {
-    return (__mmask16)first_of_32(count < 16 ? count : 16);
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i own = _mm512_add_epi32(lanes, _mm512_set1_epi32(first));
+    return _mm512_or_si512(own, _mm512_slli_epi32(_mm512_add_epi32(own, _mm512_set1_epi32(32)), 16));
 }
 
-void cpu_tile_pairs(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t pitch, int64_t channels, char *pairs,
-                    int64_t block_bytes, int64_t first_pair)
+/** Pairs of two blocks of channels, or of the first alone. */
+static void pair_blocks(const char *x, int64_t pixel_bytes, int64_t pixels, __mmask32 channels, bool two,
+                        const cpu_tile_line *to, char *pairs)
 {
-    for (int64_t block = 0; block * CPU_TILE < channels; block++) {
-        const __mmask16 mask = first_of(channels - block * CPU_TILE);
-        const char *from = x + block * CPU_TILE * 2;
-        char *to = pairs + block * block_bytes + first_pair * 64;
-        for (int64_t p = 0; p < pitch; p += 2, to += 64) {
-            const __m256i even = _mm256_maskz_loadu_epi16(p < pixels ? mask : 0, from + p * pixel_bytes);
-            const __m256i odd = _mm256_maskz_loadu_epi16(p + 1 < pixels ? mask : 0, from + (p + 1) * pixel_bytes);
-            const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16);
-            _mm512_storeu_si512(to, _mm512_or_si512(_mm512_cvtepu16_epi32(even), high));
-        }
+    const __m512i low = beside(0), high = beside(16);
+    const int64_t step = to->odd_bytes > 0 ? 1 : 2;
+    __m512i next = _mm512_maskz_loadu_epi16(to->margin == 0 && pixels > 0 ? channels : 0, x);
+    for (int64_t m = 0; m < to->pitch; m += step) {
+        const int64_t p = m + 1 - to->margin;
+        const __m512i one = next;
+        const __m512i other = _mm512_maskz_loadu_epi16(p >= 0 && p < pixels ? channels : 0, x + p * pixel_bytes);
+        char *place = pairs + m / 2 * CPU_TILE_PAIR_BYTES + m % 2 * to->odd_bytes;
+        _mm512_storeu_si512(place, _mm512_permutex2var_epi16(one, low, other));
+        if (two)
+            _mm512_storeu_si512(place + to->block_bytes, _mm512_permutex2var_epi16(one, high, other));
+        next = other;
+        if (step == 2)
+            next = _mm512_maskz_loadu_epi16(p + 1 >= 0 && p + 1 < pixels ? channels : 0, x + (p + 1) * pixel_bytes);
     }
+}
+
+void cpu_tile_pairs(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, const cpu_tile_line *to)
+{
+    for (int64_t c = 0; c < channels; c += 2 * CPU_TILE)
+        pair_blocks(x + c * 2, pixel_bytes, pixels, first_of_32(channels - c), channels - c > CPU_TILE, to,
+                    to->pairs + c / CPU_TILE * to->block_bytes);
+}
+
+float cpu_tile_plane_sum(const char *plane, int64_t pixels)
+{
+    __m512 even = _mm512_setzero_ps(), odd = even;
+    for (int64_t p = 0; p < pixels; p += CPU_TILE_PIXELS) {
+        const __m512i words = _mm512_load_si512(plane + p * 2);
+        even = _mm512_add_ps(even, _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)));
+        odd = _mm512_add_ps(odd, _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536))));
+    }
+    return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
 }
 
 /** Transposes 16 x 16 words. */
@@ -193,16 +228,13 @@ static void plane_block(const char *dy, int64_t pixel_bytes, int64_t pixels, __m
     }
 }
 
-void cpu_tile_planes(const char *dy, int64_t pixel_bytes, int64_t pixels, int64_t margin, int64_t pitch,
-                     int64_t channels, char *planes, int64_t plane_bytes)
+void cpu_tile_planes(const char *dy, int64_t pixel_bytes, int64_t pixels, int64_t pitch, int64_t channels, char *planes,
+                     int64_t plane_bytes)
 {
     const int64_t padded = (channels + CPU_TILE - 1) / CPU_TILE * CPU_TILE;
-    for (int64_t c = 0; c < padded; c++)
-        memset(planes + c * plane_bytes, 0, (size_t)margin * 2);
-    for (int64_t p = 0; p < pitch - margin; p += 32)
+    for (int64_t p = 0; p < pitch; p += 32)
         for (int64_t c = 0; c < padded; c += 32)
             plane_block(dy + p * pixel_bytes + c * 2, pixel_bytes, pixels - p, first_of_32(channels - c),
-                        planes + c * plane_bytes + (margin + p) * 2, plane_bytes, padded - c,
-                        first_of_32(pitch - margin - p));
+                        planes + c * plane_bytes + p * 2, plane_bytes, padded - c, first_of_32(pitch - p));
 }
 #endif
