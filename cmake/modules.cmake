@@ -55,8 +55,9 @@ endif()
 cod_module(codec LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::LZ4 PkgConfig::ZSTD)
 cod_module(comm LEVEL 1 LINKS cod_core PRIVATE_LINKS mpi_layer Threads::Threads)
 cod_module(data LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::PNG PkgConfig::JPEG PkgConfig::WEBP PkgConfig::TIFF PkgConfig::LCMS PkgConfig::ZLIB Threads::Threads)
-# GCC makes no vectors of sqrtf() while that may have to set errno.
+# GCC makes no vectors of square roots while these may have to set errno, nor of floor() while that may trap.
 set_source_files_properties(src/data/degrade_noise.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
+set_source_files_properties(src/core/normal.c PROPERTIES COMPILE_OPTIONS "-fno-math-errno;-fno-trapping-math")
 cod_module(io LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::CJSON PkgConfig::SODIUM)
 cod_module(config LEVEL 1 LINKS cod_core PRIVATE_LINKS PkgConfig::YAML)
 cod_module(exchange LEVEL 2 LINKS cod_core cod_codec cod_comm cod_io PRIVATE_LINKS Threads::Threads)

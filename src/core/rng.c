@@ -2,8 +2,6 @@
 
 #include "core/wide.h"
 
-#include <math.h>
-
 static uint32_t multiply_high(uint32_t a, uint32_t b, uint32_t *low)
 {
     const uint64_t product = (uint64_t)a * b;
@@ -109,12 +107,6 @@ double cod_rng_uniform(cod_rng *rng)
 {
     const uint64_t high = cod_rng_u32(rng) >> 5, low = cod_rng_u32(rng) >> 6;
     return (double)((high << 26) | low) * 0x1p-53;
-}
-
-double cod_rng_normal(cod_rng *rng)
-{
-    const double radius = sqrt(-2.0 * log(1.0 - cod_rng_uniform(rng)));
-    return radius * cos(6.283185307179586476925 * cod_rng_uniform(rng));
 }
 
 void cod_rng_permutation(cod_rng *rng, uint32_t *order, size_t count)

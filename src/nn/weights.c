@@ -90,24 +90,51 @@ static double draw(cod_rng *rng, cod_init init)
     return 0;
 }
 
+/** A parameter's initial values, of the weights' type. */
+static void draw_param(const cod_param *param, cod_dtype dtype, cod_rng rng, void *values)
+{
+    const size_t count = (size_t)cod_shape_count(param->shape);
+    if (dtype == COD_F32 && param->start == NULL && param->init.kind == COD_INIT_NORMAL) {
+        cod_rng_fill_normal(&rng, param->init.scale, values, count);
+        return;
+    }
+    if (dtype == COD_F32 && param->start == NULL && param->init.kind == COD_INIT_UNIFORM) {
+        cod_rng_fill_uniform(&rng, param->init.scale, values, count);
+        return;
+    }
+    for (size_t k = 0; k < count; k++) {
+        const double value = param->start != NULL ? param->start[k] : draw(&rng, param->init);
+        if (dtype == COD_F64)
+            ((double *)values)[k] = value;
+        else
+            ((float *)values)[k] = (float)value;
+    }
+}
+
 cod_status cod_weights_fill_initial(cod_weights *weights, uint64_t seed)
 {
+    const size_t element = cod_dtype_bytes(weights->dtype), count = cod_graph_param_count(weights->graph);
     void *values = NULL;
+    size_t largest = 0;
     uint32_t used[COD_GRAPH_MAX_SETS] = {0}; /* parameters of each set so far */
-    COD_TRY(cod_aligned_alloc(&values, cod_weights_count(weights) * cod_dtype_bytes(weights->dtype)));
-    for (size_t i = 0; i < cod_graph_param_count(weights->graph); i++) {
-        const cod_param *param = cod_graph_param(weights->graph, i);
-        cod_rng rng = cod_rng_open(seed, (uint32_t)param->set, 0, 0, COD_RNG_INIT, used[param->set]++);
-        for (size_t k = 0; k < (size_t)cod_shape_count(param->shape); k++) {
-            const double value = param->start != NULL ? param->start[k] : draw(&rng, param->init);
-            if (weights->dtype == COD_F64)
-                ((double *)values)[param->offset + k] = value;
-            else
-                ((float *)values)[param->offset + k] = (float)value;
-        }
+    cod_status status = COD_OK;
+    for (size_t i = 0; i < count; i++) {
+        const size_t size = (size_t)cod_shape_count(cod_graph_param(weights->graph, i)->shape);
+        largest = size > largest ? size : largest;
     }
-    const cod_status status = cod_weights_upload(weights, values);
+    COD_TRY(cod_aligned_alloc(&values, largest * element));
+    for (size_t i = 0; i < count && status == COD_OK; i++) {
+        const cod_param *param = cod_graph_param(weights->graph, i);
+        const bool apart = weights->states != NULL && param->offset >= weights->layout.trainable;
+        const size_t at = param->offset - (apart ? weights->layout.trainable : 0);
+        draw_param(param, weights->dtype,
+                   cod_rng_open(seed, (uint32_t)param->set, 0, 0, COD_RNG_INIT, used[param->set]++), values);
+        status = weights->backend->upload(weights->device, NULL, apart ? weights->states : weights->values,
+                                          at * element, values, (size_t)cod_shape_count(param->shape) * element);
+    }
     cod_aligned_free(values);
+    cod_weights_changed(weights, COD_ALL_SETS);
+    cod_weights_states_changed(weights, COD_ALL_SETS);
     return status;
 }
 

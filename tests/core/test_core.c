@@ -72,6 +72,29 @@ TEST(filling_gives_the_numbers_of_single_calls)
     assert_int_equal(cod_rng_u32(&a), cod_rng_u32(&b));
 }
 
+/** Numbers made at a time are those made one by one, to the bit: weights of a seed stay what they were. */
+TEST(many_floats_have_the_bits_of_single_ones)
+{
+    enum { MOST = 300000 };
+    static float normal[MOST], uniform[MOST];
+    static const size_t counts[] = {0, 1, 255, 256, 257, 1000, MOST};
+    cod_rng a = cod_rng_open(7, 1, 2, 3, COD_RNG_TEST, 4), b = a;
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        const double scale = 0.1 / (double)(c + 1);
+        cod_rng_fill_normal(&a, scale, normal, counts[c]);
+        cod_rng_fill_uniform(&a, scale, uniform, counts[c]);
+        for (size_t i = 0; i < counts[c]; i++) {
+            const float one = (float)(scale * cod_rng_normal(&b));
+            assert_memory_equal(&normal[i], &one, sizeof one);
+        }
+        for (size_t i = 0; i < counts[c]; i++) {
+            const float one = (float)(scale * (2 * cod_rng_uniform(&b) - 1));
+            assert_memory_equal(&uniform[i], &one, sizeof one);
+        }
+        assert_int_equal(cod_rng_u32(&a), cod_rng_u32(&b)); /* and what follows begins within a block */
+    }
+}
+
 TEST(distributions_have_their_moments)
 {
     cod_rng rng = cod_rng_open(1, 0, 0, 0, COD_RNG_TEST, 0);
