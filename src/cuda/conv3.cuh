@@ -39,22 +39,31 @@ enum conv3_store_kind {
     CONV3_STORE,      /**< y + bias, or the sum with what is there */
     CONV3_STATISTICS, /**< y + bias, and its mean and inv_std */
     CONV3_REDUCE,     /**< a gradient dy, g = dy·activation'(z), and the sums of a normalisation's gradient */
+    CONV3_SHUFFLE,    /**< y + bias with its pixels shuffled, what an activation makes of that, or both */
     CONV3_STORE_KINDS
 };
 
 /** Sums of a channel: the mean, the squared distances and the count, or those of g, g·d and of dy·z where z <= 0. */
 enum { CONV3_SUMS = 3 };
 
+/** How many of them a kind of store has. */
+static __host__ __device__ __forceinline__ constexpr int conv3_sums_of(int store)
+{
+    return store == CONV3_STATISTICS || store == CONV3_REDUCE ? CONV3_SUMS : 0;
+}
+
 /** What it does with its results. Absent pointers are NULL. */
 struct conv3_store {
-    unsigned char *target;       /**< y; of CONV3_REDUCE dy, NULL where nobody reads it */
+    unsigned char *target;       /**< y; of CONV3_REDUCE dy, and of CONV3_SHUFFLE y, NULL where nobody reads it */
     const unsigned char *before; /**< what is added to each result */
     const float *bias;
     cuda_statistics statistics;
     const unsigned char *x; /**< CONV3_REDUCE: the normalisation's input */
     unsigned char *g;
     const float *gamma, *beta, *mean, *inv_std;
-    cuda_activation activation;
+    cuda_activation activation; /**< of the ReLU family, or none */
+    unsigned char *activated;   /**< CONV3_SHUFFLE: the activation's output */
+    int factor, across; /**< CONV3_SHUFFLE: of the picture; elements of it from one result's pixels to the next's */
     float *sums, *dgamma, *dbeta, *dslope;
     bool accumulate, dslope_by_channel; /**< accumulate: dgamma, dbeta and dslope */
 };
@@ -64,7 +73,7 @@ struct conv3_places {
     int tiles, tile_bytes; /**< of all groups; of one group */
     int load_vectors;      /**< f32 [CONV3_VECTORS][channels] */
     int store_vectors;     /**< f32 [CONV3_VECTORS][COLUMNS] */
-    int sums, counts;      /**< f32 [warps along pixels of all groups][kinds][COLUMNS], and [those warps] */
+    int sums, counts;      /**< f32 [warps along pixels of all groups][conv3_sums_of()][COLUMNS], and [those warps] */
     int pixels;            /**< int [rows]: the row and the column of a tile's pixels */
     int end;
 };
@@ -85,7 +94,8 @@ struct conv3_work {
     int step_rows, step_columns; /**< of the halo, from a thread's pixel to its next one */
     /**
      * {output channels in conv3_channel()'s order}{tap}{channel}, rows of weight_pitch; for products of warpgroups, of
-     * each block's columns {tap}{channel / 8}{output channel}{channel % 8}
+     * each block's columns {tap}{channel / 8}{output channel}{channel % 8}. Channels that are shuffled are numbered by
+     * pixel of the result's factor² and then by its channel
      */
     const unsigned char *packed;
     unsigned *ticket;
@@ -100,13 +110,19 @@ static __host__ __device__ __forceinline__ int conv3_channel(int column)
     return column / 16 * 16 + column % 8 / 2 * 4 + column % 16 / 8 * 2 + column % 2;
 }
 
+/** Shared and packed memory is given out by 128 bytes. */
+static inline int conv3_align(int64_t bytes)
+{
+    return static_cast<int>(cuda_divide_up(bytes, 128)) * 128;
+}
+
 /** A kernel and the tiles that it takes. */
 struct conv3_kernel {
     int rows, columns;                  /**< pixels and channels of a tile */
     int channels;                       /**< that it was compiled for; 0 = any */
     int threads;                        /**< of a group */
     int warps_m;                        /**< of a group, along pixels */
-    int most_groups[CONV3_STORE_KINDS]; /**< that registers suffice for */
+    int most_groups[CONV3_STORE_KINDS]; /**< that registers suffice for; 0 = it has no such store */
     float speed; /**< products a time unit relative to the others, where the multiprocessor is full */
     bool wgmma;  /**< products are of warpgroups (wgmma.cuh) */
     void (*run[CONV3_STORE_KINDS])(conv3_work);

@@ -160,7 +160,7 @@ static __device__ __forceinline__ void finish_reduction(const conv3_work &work)
 /** All threads of the block come here when its last tile is stored. */
 template <int STORE, int COLUMNS> static __device__ __forceinline__ void finish_block(const conv3_work &work, int warps)
 {
-    if constexpr (STORE != CONV3_STORE) {
+    if constexpr (conv3_sums_of(STORE) > 0) {
         block_sync();
         write_partials<STORE, COLUMNS>(work, warps);
         if (!block_is_last(work.ticket))

@@ -6,6 +6,7 @@
 #define COD_CUDA_CONV3_KERNEL_CUH
 
 #include "cuda/conv3_finish.cuh"
+#include "cuda/conv3_shuffle.cuh"
 #include "cuda/wgmma.cuh"
 
 /** Starts copying the weights of the block's columns, which no kernel of a chain writes. */
@@ -20,7 +21,8 @@ template <int COLUMNS> static __device__ __forceinline__ void weights_fetch(cons
 }
 
 /** Where the rows of a tile lie in it, and zeros for all sums. */
-template <int ROWS, int COLUMNS> static __device__ __forceinline__ void block_begin(const conv3_work &work, int warps)
+template <int STORE, int ROWS, int COLUMNS>
+static __device__ __forceinline__ void block_begin(const conv3_work &work, int warps)
 {
     unsigned char *shared = shared_memory<unsigned char>();
     int *pixels = reinterpret_cast<int *>(shared + work.places.pixels);
@@ -29,7 +31,7 @@ template <int ROWS, int COLUMNS> static __device__ __forceinline__ void block_be
         const int row = i / work.tile_w;
         pixels[i] = row < work.tile_h ? row << 16 | (i - row * work.tile_w) : -1;
     }
-    for (int i = (int)threadIdx.x; i < warps * CONV3_SUMS * COLUMNS; i += (int)blockDim.x)
+    for (int i = (int)threadIdx.x; i < warps * conv3_sums_of(STORE) * COLUMNS; i += (int)blockDim.x)
         sums[i] = 0;
 }
 
@@ -164,19 +166,22 @@ static __device__ __forceinline__ void tile_compute(const conv3_work &work, cons
         shared + (column + lane / 16 * 8 + lane % 8) * work.weight_pitch + lane / 8 % 2 * 16;
     float *slots = reinterpret_cast<float *>(shared + work.places.sums) + slot * CONV3_SUMS * COLUMNS;
     const int own = column + lane % 4 * 4;
-    const int64_t first = tile_first(work, tile, work.outputs) + blockIdx.y * COLUMNS + own;
+    const int64_t first = STORE == CONV3_SHUFFLE ? shuffled_first(work, tile)
+                                                 : tile_first(work, tile, work.outputs) + blockIdx.y * COLUMNS + own;
+    const int across = STORE == CONV3_SHUFFLE ? work.store.across : work.outputs;
     constexpr bool EARLY = STORE == CONV3_REDUCE && CHANNELS > 0 && NT < 8; /* registers are left for it */
     conv3_read<MT> x = {};
     float sums[MT][NT][4] = {}, count = 0;
     int a[MT];
     operands_of(work, row, a);
     if constexpr (EARLY) /* comes while products are made */
-        x = read_pixels(work.store.x, pixels_of<MT>(work, tile, row), first);
+        x = read_pixels(work.store.x, pixels_of<MT>(work, tile, row, across), first);
     if constexpr (WGMMA)
         multiply_wgmma<CHANNELS>(work, sums, loaded, a);
     else
         multiply_tile<CHANNELS>(work, sums, loaded, a, b);
-    const conv3_pixels<MT> pixels = pixels_of<MT>(work, tile, row); /* not before: the products need the registers */
+    const conv3_pixels<MT> pixels =
+        pixels_of<MT>(work, tile, row, across); /* not before: the products need the registers */
     if constexpr (STORE == CONV3_STATISTICS)
         count = pixels_count(pixels);
 #pragma unroll
@@ -191,6 +196,8 @@ static __device__ __forceinline__ void tile_compute(const conv3_work &work, cons
             store_statistics<COLUMNS>(work, pixels, y, first + pair * 16, own + pair * 16, slots, seen, count);
         else if constexpr (STORE == CONV3_REDUCE)
             store_reduce<COLUMNS>(work, pixels, y, now, first + pair * 16, own + pair * 16, slots);
+        else if constexpr (STORE == CONV3_SHUFFLE)
+            store_shuffled<COLUMNS>(work, pixels, y, first, own + pair * 16);
         else
             store_plain<COLUMNS>(work, pixels, y, first + pair * 16, own + pair * 16);
     }
@@ -230,7 +237,7 @@ static __device__ __forceinline__ void run_tiles(const conv3_work &work)
     const int step = (int)gridDim.x * groups;
     unsigned char *loaded = shared + work.places.tiles + group * work.places.tile_bytes;
     weights_fetch<COLUMNS>(work);
-    block_begin<ROWS, COLUMNS>(work, groups * WARPS_M);
+    block_begin<STORE, ROWS, COLUMNS>(work, groups * WARPS_M);
     int number = group * (int)gridDim.x + (int)blockIdx.x;
     tile_ahead<STORE>(work, number, thread, THREADS); /* while the launch before this one ends */
     chain_wait();
@@ -240,7 +247,10 @@ static __device__ __forceinline__ void run_tiles(const conv3_work &work)
     if (number < work.tiles)
         batch = batch_fetch(work, tile_at(work, number), piece, ahead);
     load_vectors_share(work);
-    store_vectors_share<STORE, COLUMNS>(work);
+    if constexpr (STORE == CONV3_SHUFFLE)
+        shuffled_vectors_share<COLUMNS>(work);
+    else
+        store_vectors_share<STORE, COLUMNS>(work);
     block_sync();
     if (number < work.tiles)
         tile_load(work, tile_at(work, number), piece, begin, ahead, batch, loaded);

@@ -26,8 +26,10 @@ template <int MT> struct conv3_pixels {
     int at[2 * MT];
 };
 
+/** @param across  elements from a pixel to the next one of its row */
 template <int MT>
-static __device__ __forceinline__ conv3_pixels<MT> pixels_of(const conv3_work &work, const conv3_tile &tile, int row)
+static __device__ __forceinline__ conv3_pixels<MT> pixels_of(const conv3_work &work, const conv3_tile &tile, int row,
+                                                             int across)
 {
     conv3_pixels<MT> pixels;
     const int *places = reinterpret_cast<const int *>(shared_memory<unsigned char>() + work.places.pixels);
@@ -36,7 +38,7 @@ static __device__ __forceinline__ conv3_pixels<MT> pixels_of(const conv3_work &w
     for (int i = 0; i < 2 * MT; i++) {
         const int place = places[row + i * 8 + lane / 4], r = place >> 16, c = place & 0xFFFF;
         const bool in = (place >= 0) & (tile.y + r < work.h) & (tile.x + c < work.w);
-        pixels.at[i] = in ? (r * work.w + c) * work.outputs : -1;
+        pixels.at[i] = in ? r * work.w * work.outputs + c * across : -1;
     }
     return pixels;
 }

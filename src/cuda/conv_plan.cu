@@ -2,6 +2,7 @@
  * Plans of convolutions and linear layers, but for their weight gradients: which kernels, on which tiles, and the
  * memory between them.
  */
+#include "cuda/conv3_plan.cuh"
 #include "cuda/conv_plan.cuh"
 
 #include <climits>
@@ -305,6 +306,8 @@ cod_status conv_make_own(cod_plan *plan, const cuda_candidate *candidate)
 {
     const cod_op_attr attr = conv_attributes(plan->ops);
     const int choice = candidate != nullptr ? candidate->number : CONV_BY_COST;
+    if (candidate == nullptr ? conv3_shuffled_is_better(plan) : choice == CONV_SHUFFLED)
+        return conv3_shuffled_make(plan);
     if (candidate == nullptr || choice == CONV_NARROW) {
         bool made = false;
         COD_TRY(narrow_make(plan, conv_multiplied_type(plan->ops, &attr), &made));
@@ -328,4 +331,6 @@ void conv_own_candidates(const cod_plan *plan, cuda_candidates *list)
     state_init(plan, CONV_BY_COST, &state);
     lay_out(plan, &state, &memory); /* counts, and chooses */
     conv_add_kernels(plan->device, conv_product_kernels(state.operands.dtype), state.kernel, list);
+    if (conv3_shuffled_fits(plan))
+        cuda_candidates_add(list, "own-wgmma", {conv_make_own, nullptr, CONV_SHUFFLED});
 }

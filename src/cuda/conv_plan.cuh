@@ -11,10 +11,10 @@
 #include <cstdio>
 
 /**
- * Numbers of own candidates beside those of kernels: by the cost model, between wide and narrow tensors, and by the
- * kernel of 3x3.
+ * Numbers of own candidates beside those of kernels: by the cost model, between wide and narrow tensors, by the kernel
+ * of 3x3, and by that of 3x3 with a shuffle.
  */
-enum { CONV_BY_COST = -1, CONV_NARROW = -2, CONV_THREE = -3 };
+enum { CONV_BY_COST = -1, CONV_NARROW = -2, CONV_THREE = -3, CONV_SHUFFLED = -4 };
 
 /** What is multiplied, bf16, f32 or s8, of how many images; where the range of s8 lies in the device's memory. */
 struct conv_operands {

@@ -96,14 +96,30 @@ static __device__ __forceinline__ void wgmma_bf16(float (&d)[8][4], const uint32
               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+/** The same with 128 columns: PTX's wgmma.m64n128k16. */
+static __device__ __forceinline__ void wgmma_bf16(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b)
+{
+    WGMMA_ASM("{\n.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"
+              "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+              "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+              "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+              "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+              "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
+              "{%64,%65,%66,%67}, %68, add, 1, 1, 0;\n}"
+              : WGMMA_SUMS4(0), WGMMA_SUMS4(1), WGMMA_SUMS4(2), WGMMA_SUMS4(3), WGMMA_SUMS4(4), WGMMA_SUMS4(5),
+                WGMMA_SUMS4(6), WGMMA_SUMS4(7), WGMMA_SUMS4(8), WGMMA_SUMS4(9), WGMMA_SUMS4(10), WGMMA_SUMS4(11),
+                WGMMA_SUMS4(12), WGMMA_SUMS4(13), WGMMA_SUMS4(14), WGMMA_SUMS4(15)
+              : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
 /**
  * The compiler moves no use of these registers over this place: between their last use and wgmma_fence(), and behind
  * wgmma_wait(), which it does not know to be about them.
  */
-static __device__ __forceinline__ void wgmma_hold(float (&d)[8][4])
+template <int EIGHTS> static __device__ __forceinline__ void wgmma_hold(float (&d)[EIGHTS][4])
 {
 #pragma unroll
-    for (int j = 0; j < 8; j++)
+    for (int j = 0; j < EIGHTS; j++)
         asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
 }
 

@@ -14,19 +14,6 @@ extern "C" {
 #include <map>
 #include <vector>
 
-/*
- * A second copy of the kernels, and of the plans that run them, where the barrier, fence or wait of this number is left
- * out, and where only kernels by warpgroups are there on demand.
- */
-static int missing = -1;
-static bool by_warpgroups;
-enum { OF_WARPGROUPS = 2, BARRIERS = 4, WAITS = 2, FIRST_BARRIER = __COUNTER__ + 1 };
-
-template <int NUMBER> static bool is_left_out()
-{
-    return NUMBER - FIRST_BARRIER == missing;
-}
-
 /** Lines that the planted kernels ask L2 for, and how often. */
 static std::map<const unsigned char *, int> lines_asked;
 
@@ -35,34 +22,29 @@ static void planted_prefetch_line(const void *address)
     lines_asked[static_cast<const unsigned char *>(address)]++;
 }
 
-template <int under_way> static void planted_wait()
-{
-    if (BARRIERS + under_way != missing)
-        wgmma_wait<under_way>();
-}
-
-#define prefetch_line(address)   planted_prefetch_line(address)
-#define part_sync(part, threads) (is_left_out<__COUNTER__>() ? (void)0 : part_sync(part, threads))
-#define wgmma_fence()            (is_left_out<__COUNTER__>() ? (void)0 : wgmma_fence())
-#define wgmma_writes_fence()     (is_left_out<__COUNTER__>() ? (void)0 : wgmma_writes_fence())
-#define wgmma_wait               planted_wait
-#define conv3_kernels_of_64      planted_kernels_of_64
-#define conv3_kernels_of_any     planted_kernels_of_any
-#define conv3_kernels_of_wgmma   planted_kernels_of_wgmma
-#define cuda_conv3_fuses         planted_fuses
-#define cuda_make_conv3          planted_make
+#define prefetch_line(address) planted_prefetch_line(address)
+#define conv3_kernels_of_64    planted_kernels_of_64
+#define conv3_kernels_of_any   planted_kernels_of_any
+#define cuda_conv3_fuses       planted_fuses
+#define cuda_make_conv3        planted_make
 const conv3_kernel *planted_kernels_of_64();
 const conv3_kernel *planted_kernels_of_any();
-const conv3_kernel *planted_kernels_of_wgmma();
 cuda_recogniser planted_fuses;
 cuda_maker planted_make;
+#include "planted_conv3.cuh"
+
 #include "cuda/conv3_64.cu"
 #include "cuda/conv3_any.cu"
-#include "cuda/conv3_wgmma.cu"
-static_assert(__COUNTER__ - FIRST_BARRIER == BARRIERS, "each of the kernel's barriers is left out in turn");
+
+/** Whether only kernels by warpgroups are there. */
+static bool by_warpgroups;
 static const conv3_kernel no_kernels[1] = {};
 #define planted_kernels_of_64()  (by_warpgroups ? no_kernels : planted_kernels_of_64())
 #define planted_kernels_of_any() (by_warpgroups ? no_kernels : planted_kernels_of_any())
+
+#include "cuda/conv3_tiles.cu"
+
+#include "cuda/conv3_plan.cu"
 
 #include "cuda/conv3.cu"
 
@@ -284,7 +266,7 @@ TEST(tiles_follow_from_the_batch)
             assert_int_equal(choice.work.tile_h, e.tile_h);
             assert_int_equal(choice.work.tile_w, e.tile_w);
             assert_int_equal(choice.work.tiles, e.tiles);
-            assert_int_equal(blocks_of(&h100, &choice.work, &choice.kernel), e.blocks);
+            assert_int_equal(conv3_blocks(&h100, &choice.work, &choice.kernel), e.blocks);
             assert_int_equal(choice.groups, e.groups[backward]);
             if (choice.groups == 1) /* the next launch's block finds room beside it */
                 assert_in_range(choice.work.places.end, 1, 113 << 10);

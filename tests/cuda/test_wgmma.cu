@@ -10,7 +10,9 @@ extern "C" {
 #include "support/test.h" /* last: cmocka defines `fail` */
 }
 
-enum { ROWS = 64, COLUMNS = 64, STEPS = 4, DEPTH = STEPS * 16, B_BYTES = DEPTH * COLUMNS * 2 };
+enum { ROWS = 64, STEPS = 4, DEPTH = STEPS * 16 };
+
+template <int COLUMNS> constexpr int bytes_of_b = DEPTH *COLUMNS * 2;
 
 /** What the kernel does wrong. */
 enum mistake {
@@ -31,8 +33,9 @@ enum mistake {
 };
 
 /** C {ROWS, COLUMNS} of two warpgroups, each by itself, from A {DEPTH / 16}{thread}{4 words} and B as it is packed. */
-__global__ void wide_kernel(const uint32_t *a, const uint32_t *b, float *c, int wrong)
+template <int COLUMNS> __global__ void wide_kernel(const uint32_t *a, const uint32_t *b, float *c, int wrong)
 {
+    constexpr int B_BYTES = bytes_of_b<COLUMNS>;
     uint32_t *shared = shared_memory<uint32_t>();
     const unsigned thread = threadIdx.x % WGMMA_THREADS, lane = thread % WARP_LANES;
     for (unsigned i = threadIdx.x; i < B_BYTES / 4; i += blockDim.x)
@@ -41,12 +44,13 @@ __global__ void wide_kernel(const uint32_t *a, const uint32_t *b, float *c, int 
         wgmma_writes_fence();
     if (wrong != NO_BARRIER)
         block_sync();
-    uint64_t matrix = wrong == STRIDES_SWAPPED ? wgmma_matrix(shared, 128, 1024) : wgmma_matrix(shared, 1024, 128);
+    uint64_t matrix =
+        wrong == STRIDES_SWAPPED ? wgmma_matrix(shared, 128, COLUMNS * 16) : wgmma_matrix(shared, COLUMNS * 16, 128);
     if (wrong == SWIZZLED)
         matrix |= (uint64_t)1 << 62;
     if (wrong == OUTSIDE)
         matrix += B_BYTES >> 4;
-    float d[8][4] = {};
+    float d[COLUMNS / 8][4] = {};
     uint32_t rows[2][4];
     wgmma_fence();
     for (unsigned step = 0; step < STEPS; step++) {
@@ -66,7 +70,7 @@ __global__ void wide_kernel(const uint32_t *a, const uint32_t *b, float *c, int 
             wgmma_wait<0>();
     }
     float *out = c + threadIdx.x / WGMMA_THREADS * ROWS * COLUMNS;
-    for (unsigned j = 0; j < 8; j++)
+    for (unsigned j = 0; j < COLUMNS / 8; j++)
         for (unsigned i = 0; i < 4; i++)
             out[(thread / WARP_LANES * 16 + lane / 4 + i / 2 * 8) * COLUMNS + j * 8 + lane % 4 * 2 + i % 2] = d[j][i];
 }
@@ -89,8 +93,9 @@ template <typename T> static T *on_device(size_t bytes)
 }
 
 /** How many of some orders of threads have a fault or a wrong result; `message`: the last fault's. */
-static int wrong_orders(mistake wrong, char *message, size_t bytes)
+template <int COLUMNS> static int wrong_orders(mistake wrong, char *message, size_t bytes)
 {
+    constexpr int B_BYTES = bytes_of_b<COLUMNS>;
     uint32_t *a = on_device<uint32_t>(STEPS * WGMMA_THREADS * 16);
     uint16_t *b = on_device<uint16_t>(B_BYTES);
     float *c = on_device<float>(2 * ROWS * COLUMNS * sizeof(float));
@@ -108,7 +113,7 @@ static int wrong_orders(mistake wrong, char *message, size_t bytes)
     for (uint64_t seed = 0; seed < 6; seed++) {
         cod_emulated_set_seed(seed);
         memset(c, 0xFF, 2 * ROWS * COLUMNS * sizeof(float));
-        cod_status status = cuda_launch(nullptr, wide_kernel, 1, 2 * WGMMA_THREADS, B_BYTES, a,
+        cod_status status = cuda_launch(nullptr, wide_kernel<COLUMNS>, 1, 2 * WGMMA_THREADS, B_BYTES, a,
                                         reinterpret_cast<const uint32_t *>(b), c, (int)wrong);
         COD_THEN(status, COD_CUDA(cudaStreamSynchronize(nullptr)));
         bool right = status == COD_OK;
@@ -127,24 +132,26 @@ static int wrong_orders(mistake wrong, char *message, size_t bytes)
     return found;
 }
 
-TEST(products_are_right_and_mistakes_are_found)
+template <int COLUMNS> static void check_products()
 {
-    static const char *const told[MISTAKES] = {nullptr,
-                                               "without wgmma_writes_fence() of all threads",
-                                               "without wgmma_writes_fence() of all threads",
-                                               "without wgmma_fence()",
-                                               "without wgmma_fence()",
-                                               "a thread ends with",
-                                               "a thread ends with",
-                                               "a thread ends with",
-                                               nullptr,
-                                               "without wgmma_writes_fence() of all threads",
-                                               nullptr,
-                                               "matrix descriptor",
-                                               "outside the launch's 8192 bytes"};
+    char outside[64];
+    snprintf(outside, sizeof outside, "outside the launch's %d bytes", bytes_of_b<COLUMNS>);
+    const char *const told[MISTAKES] = {nullptr,
+                                        "without wgmma_writes_fence() of all threads",
+                                        "without wgmma_writes_fence() of all threads",
+                                        "without wgmma_fence()",
+                                        "without wgmma_fence()",
+                                        "a thread ends with",
+                                        "a thread ends with",
+                                        "a thread ends with",
+                                        nullptr,
+                                        "without wgmma_writes_fence() of all threads",
+                                        nullptr,
+                                        "matrix descriptor",
+                                        outside};
     char message[256];
     for (int wrong = 0; wrong < MISTAKES; wrong++) {
-        const int found = wrong_orders((mistake)wrong, message, sizeof message);
+        const int found = wrong_orders<COLUMNS>((mistake)wrong, message, sizeof message);
         if ((found > 0) != (wrong != NOTHING))
             fail_msg("mistake %d: %d orders have found it", wrong, found);
         if (told[wrong] != nullptr && strstr(message, told[wrong]) == nullptr)
@@ -152,13 +159,19 @@ TEST(products_are_right_and_mistakes_are_found)
     }
 }
 
+TEST(products_are_right_and_mistakes_are_found)
+{
+    check_products<64>();
+    check_products<128>();
+}
+
 TEST(only_hopper_has_them)
 {
     cod_emulated_machine machine = {13000, 1, 100, 1, 100};
     char message[256];
     cod_emulated_set_machine(&machine);
-    assert_int_equal(wrong_orders(NOTHING, message, sizeof message), 6);
+    assert_int_equal(wrong_orders<64>(NOTHING, message, sizeof message), 6);
     assert_non_null(strstr(message, "compute capability 10.0"));
     cod_emulated_set_machine(nullptr);
-    assert_int_equal(wrong_orders(NOTHING, message, sizeof message), 0);
+    assert_int_equal(wrong_orders<64>(NOTHING, message, sizeof message), 0);
 }

@@ -34,6 +34,8 @@ size_t cod_emulated_faults(char *first, size_t bytes);
  * Kernels that were launched, or recorded, since the last call; in `chained` how many of them had a programmatic edge.
  */
 size_t cod_emulated_launches(size_t *chained);
+/** Since the process began, of kernels whose symbol has this part. */
+size_t cod_emulated_launches_of(const char *part);
 
 /** What the host gave streams to do, beside what it recorded. */
 typedef struct cod_emulated_queued {

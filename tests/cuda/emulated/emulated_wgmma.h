@@ -12,7 +12,7 @@ void cod_emulated_wgmma_writes_fence();
 void cod_emulated_wgmma_fence();
 void cod_emulated_wgmma_commit();
 void cod_emulated_wgmma_wait(int under_way);
-void cod_emulated_wgmma_start(float *d, const uint32_t *a, uint64_t b);
+void cod_emulated_wgmma_start(float *d, unsigned columns, const uint32_t *a, uint64_t b);
 
 static inline void wgmma_missing() {}
 
@@ -42,11 +42,12 @@ template <int under_way> static inline void wgmma_wait()
     cod_emulated_wgmma_wait(under_way);
 }
 
-static inline void wgmma_hold(float (&)[8][4]) {}
+template <int EIGHTS> static inline void wgmma_hold(float (&)[EIGHTS][4]) {}
 
-static inline void wgmma_bf16(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b)
+template <int EIGHTS> static inline void wgmma_bf16(float (&d)[EIGHTS][4], const uint32_t (&a)[4], uint64_t b)
 {
-    cod_emulated_wgmma_start(&d[0][0], a, b);
+    static_assert(EIGHTS == 8 || EIGHTS == 16, "as wgmma.cuh has them");
+    cod_emulated_wgmma_start(&d[0][0], EIGHTS * 8, a, b);
 }
 
 #endif

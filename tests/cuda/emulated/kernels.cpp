@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <cxxabi.h>
 #include <elf.h>
 #include <link.h>
@@ -67,9 +68,22 @@ void cod_emulated_kernel_name(const void *kernel, char *name, size_t bytes)
     free(readable);
 }
 
+static std::map<const void *, size_t> launches;
+
+size_t cod_emulated_launches_of(const char *part)
+{
+    size_t count = 0;
+    for (const auto &[kernel, times] : launches) {
+        const char *symbol = cod_emulated_kernel_symbol(kernel);
+        count += symbol != nullptr && strstr(symbol, part) != nullptr ? times : 0;
+    }
+    return count;
+}
+
 void cod_emulated_kernel_record(const void *kernel)
 {
     static const char *path = getenv("COD_CUDA_KERNELS");
+    launches[kernel]++;
     static std::set<const void *> known;
     if (path == nullptr || !known.insert(kernel).second)
         return;

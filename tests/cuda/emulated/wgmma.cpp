@@ -16,18 +16,20 @@
 #include <map>
 #include <vector>
 
-enum { LANES = WARP_LANES, SUMS = 32, M = 16, N = 64, K = 16, POISON = 0xFF, NONE = -1 };
+/** MOST_N: columns of the widest product. A lane has half as many sums as a product has columns. */
+enum { LANES = WARP_LANES, M = 16, MOST_N = 128, MOST_SUMS = MOST_N / 2, K = 16, POISON = 0xFF, NONE = -1 };
 
 struct operand {
     float *d;
-    const uint32_t *a; /**< registers, which are read when the product is computed */
-    uint32_t taken[4]; /**< what was in them at the start */
-    float sums[SUMS];  /**< before, and when it is computed after the product */
-    int64_t after;     /**< the product under way to whose sums it adds; NONE = its sums were there */
+    const uint32_t *a;     /**< registers, which are read when the product is computed */
+    uint32_t taken[4];     /**< what was in them at the start */
+    float sums[MOST_SUMS]; /**< before, and when it is computed after the product */
+    int64_t after;         /**< the product under way to whose sums it adds; NONE = its sums were there */
 };
 
 struct product {
     uint64_t b;
+    unsigned columns;
     unsigned started; /**< lanes that have come to it */
     bool early, computed;
     operand of[LANES];
@@ -165,12 +167,12 @@ static void check_descriptor(uint64_t b)
 }
 
 /** Reads B; @return false where it may not be read */
-static bool read_b(const block_products &block, uint64_t b, float (&out)[K][N])
+static bool read_b(const block_products &block, uint64_t b, unsigned columns, float (&out)[K][MOST_N])
 {
     const unsigned char *shared = static_cast<const unsigned char *>(cod_emulated_shared());
     const size_t bytes = cod_emulated_shared_bytes();
     for (unsigned k = 0; k < K; k++)
-        for (unsigned n = 0; n < N; n++) {
+        for (unsigned n = 0; n < columns; n++) {
             const size_t at = place_in_b(b, k, n);
             uint16_t value;
             if (at + 2 > bytes) {
@@ -191,7 +193,7 @@ static bool read_b(const block_products &block, uint64_t b, float (&out)[K][N])
 
 /** The warp's 16 rows: registers of A and of the sums are those of mma_bf16(). */
 
-static void multiply(product *p, const float (&b)[K][N])
+static void multiply(product *p, const float (&b)[K][MOST_N])
 {
     float a[M][K];
     for (unsigned lane = 0; lane < LANES; lane++)
@@ -202,7 +204,7 @@ static void multiply(product *p, const float (&b)[K][N])
             a[row][column + 1] = f32_from_bf16((uint16_t)(word >> 16));
         }
     for (unsigned lane = 0; lane < LANES; lane++)
-        for (unsigned i = 0; i < SUMS; i++) {
+        for (unsigned i = 0; i < p->columns / 2; i++) {
             const unsigned row = lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
             for (unsigned k = 0; k < K; k++)
                 p->of[lane].sums[i] += a[row][k] * b[k][column];
@@ -217,7 +219,7 @@ static product *product_of(warp_products &warp, int64_t number)
 /** Computes the products before `end`, in their order. */
 static void compute(const block_products &block, warp_products &warp, int64_t end)
 {
-    float b[K][N];
+    float b[K][MOST_N];
     for (int64_t number = warp.first; number < end; number++) {
         product *p = product_of(warp, number);
         if (p->computed)
@@ -226,7 +228,7 @@ static void compute(const block_products &block, warp_products &warp, int64_t en
         for (operand &o : p->of)
             if (o.after != NONE && o.after >= warp.first)
                 memcpy(o.sums, product_of(warp, o.after)->of[&o - p->of].sums, sizeof o.sums);
-        if (read_b(block, p->b, b))
+        if (read_b(block, p->b, p->columns, b))
             multiply(p, b);
         else
             for (operand &o : p->of)
@@ -243,11 +245,11 @@ static int64_t under_way_at(warp_products &warp, const thread_products &thread, 
     return NONE;
 }
 
-static bool is_poison(const float *sums)
+static bool is_poison(const float *sums, size_t bytes)
 {
-    unsigned char poison[SUMS * sizeof(float)];
+    unsigned char poison[MOST_SUMS * sizeof(float)];
     memset(poison, POISON, sizeof poison);
-    return memcmp(sums, poison, sizeof poison) == 0;
+    return memcmp(sums, poison, bytes) == 0;
 }
 
 /** Threads of a warpgroup have the same B in the product of this number. */
@@ -261,18 +263,21 @@ static void check_matrix(warpgroup &group, int64_t number, uint64_t b)
 }
 
 /** Adds the thread's operands to its next product. @return whether it is the last lane */
-static bool join(warp_products &warp, thread_products &thread, unsigned lane, float *d, const uint32_t *a, uint64_t b)
+static bool join(warp_products &warp, thread_products &thread, unsigned lane, float *d, unsigned columns,
+                 const uint32_t *a, uint64_t b)
 {
+    const size_t bytes = columns / 2 * sizeof(float);
     const int64_t after = under_way_at(warp, thread, lane, d);
     if (!thread.fenced)
         cod_emulated_fault("a product of a warpgroup without wgmma_fence() since registers may have been written");
-    if (after != NONE && !is_poison(d))
+    if (after != NONE && !is_poison(d, bytes))
         cod_emulated_fault("sums of a product that is under way were written");
     if (warp.first + static_cast<int64_t>(warp.products.size()) == thread.next) {
         warp.products.emplace_back();
         chance = chance * 6364136223846793005u + 1442695040888963407u + cod_emulated_seed();
         product *p = &warp.products.back();
         p->b = b;
+        p->columns = columns;
         p->started = 0;
         p->computed = false;
         p->early = chance >> 63 != 0;
@@ -283,8 +288,8 @@ static bool join(warp_products &warp, thread_products &thread, unsigned lane, fl
     o->a = a;
     o->after = after;
     memcpy(o->taken, a, sizeof o->taken);
-    memcpy(o->sums, d, sizeof o->sums);
-    memset(d, POISON, sizeof o->sums);
+    memcpy(o->sums, d, bytes);
+    memset(d, POISON, bytes);
     thread.next++;
     return ++p->started == LANES;
 }
@@ -292,7 +297,7 @@ static bool join(warp_products &warp, thread_products &thread, unsigned lane, fl
 /** Not warp_sync(): other accesses of the lanes may be in any order (races.cpp). */
 static void orders_nothing(const unsigned char *, unsigned char *) {}
 
-void cod_emulated_wgmma_start(float *d, const uint32_t *a, uint64_t b)
+void cod_emulated_wgmma_start(float *d, unsigned columns, const uint32_t *a, uint64_t b)
 {
     char nothing = 0;
     cod_emulated_together("wgmma", &nothing, 1, &nothing, 1, orders_nothing);
@@ -303,9 +308,9 @@ void cod_emulated_wgmma_start(float *d, const uint32_t *a, uint64_t b)
                            cod_emulated_capability() % 10);
     check_descriptor(b);
     check_matrix(block.groups[own_number() / WGMMA_THREADS], thread.next, b);
-    if (join(block.warps[own_number() / LANES], thread, own_number() % LANES, d, a, b)) {
-        float unused[K][N]; /* what it reads must be there from its start on */
-        read_b(block, b, unused);
+    if (join(block.warps[own_number() / LANES], thread, own_number() % LANES, d, columns, a, b)) {
+        float unused[K][MOST_N]; /* what it reads must be there from its start on */
+        read_b(block, b, columns, unused);
     }
 }
 
@@ -326,7 +331,7 @@ static void take(warp_products &warp, thread_products &thread, unsigned lane, in
             }
         }
         if (last)
-            memcpy(o->d, o->sums, sizeof o->sums);
+            memcpy(o->d, o->sums, product_of(warp, thread.done)->columns / 2 * sizeof(float));
     }
 }
 
