@@ -3,7 +3,6 @@
 
 #include "core/hash.h"
 #include "core/trace.h"
-#include "exchange/merge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,54 +227,34 @@ codistill_status codistill_step(codistill *handle, int64_t step, int *arrived)
 
 /* Merging. */
 
-/**
- * Whether a fragment has a version to be merged. Each is merged once, beside an own one that has not stood beside an
- * earlier: a faster peer's versions do not count more for being many. Plain averaging takes each.
- */
-static bool is_mergeable(const codistill *handle, const peer_fragment *fragment)
+static void merge(const codistill *handle, const cod_exchange_range *range, const cod_merge *turn)
 {
-    const cod_exchange_checkpoint *held = &fragment->held;
-    if (handle->settings.exchange.merge == COD_MERGE_NONE || held->version == 0 || fragment->merged == held->version)
-        return false;
-    return handle->settings.exchange.merge == COD_MERGE_AVERAGE ||
-           (held->own != NULL && fragment->merged_own < held->own_version);
-}
-
-static void merge(codistill *handle, peer_fragment *fragment)
-{
-    const cod_exchange_options *options = &handle->settings.exchange;
-    const cod_exchange_checkpoint *held = &fragment->held;
-    library_merge merge = {.first = held->range.first,
-                           .count = held->range.count,
-                           .peer = held->values->host,
-                           .alpha = 1,
-                           .share = handle->share};
-    if (options->merge == COD_MERGE_DELAY_CORRECTED) {
-        const int64_t late = handle->step - (int64_t)held->own_version * cod_exchange_spacing(options);
-        fragment->merged_own = held->own_version;
-        merge.own = held->own->host;
-        merge.alpha = cod_merge_alpha(late > 0 ? late / options->period : 0);
-    }
-    if (options->merge_alpha > 0)
-        merge.alpha = options->merge_alpha;
-    fragment->merged = held->version;
+    const library_merge merge = {.first = range->first,
+                                 .count = range->count,
+                                 .peer = turn->peer->host,
+                                 .own = turn->own != NULL ? turn->own->host : NULL,
+                                 .alpha = turn->alpha,
+                                 .share = handle->share};
     library_tensors_merge(&handle->tensors, &merge);
 }
 
 /** Merges all that has come, or only counts it. The worker neither writes nor frees it meanwhile. */
-static int each_mergeable(codistill *handle, void (*act)(codistill *handle, peer_fragment *fragment))
+static int each_due(codistill *handle, bool merges)
 {
     int count = 0;
     pthread_mutex_lock(&handle->lock);
     for (int p = 0; p < handle->peer_count; p++)
         for (int f = 0; f < cod_exchange_fragments(&handle->settings.exchange); f++) {
             peer_fragment *fragment = &handle->peers[p].fragments[f];
-            if (!is_mergeable(handle, fragment))
+            cod_merge_turn turn = fragment->turn;
+            cod_merge due;
+            if (!cod_merge_is_due(&handle->settings.exchange, &fragment->held, handle->step, &turn, &due))
                 continue;
             count++;
-            if (act == NULL)
+            if (!merges)
                 continue;
-            act(handle, fragment);
+            merge(handle, &fragment->held.range, &due);
+            fragment->turn = turn;
             handle->peers[p].merges++;
         }
     pthread_mutex_unlock(&handle->lock);
@@ -284,13 +263,13 @@ static int each_mergeable(codistill *handle, void (*act)(codistill *handle, peer
 
 int codistill_mergeable(codistill *handle)
 {
-    return handle_check(handle) == COD_OK ? each_mergeable(handle, NULL) : 0;
+    return handle_check(handle) == COD_OK ? each_due(handle, false) : 0;
 }
 
 static cod_status merge_all(codistill *handle, int *merged)
 {
     COD_TRY(handle_check(handle));
-    const int count = each_mergeable(handle, merge);
+    const int count = each_due(handle, true);
     if (merged != NULL)
         *merged = count;
     return COD_OK;

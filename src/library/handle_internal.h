@@ -10,6 +10,7 @@
 #ifndef COD_LIBRARY_HANDLE_INTERNAL_H
 #define COD_LIBRARY_HANDLE_INTERNAL_H
 
+#include "exchange/merge.h"
 #include "library/settings_internal.h"
 #include "library/tensors_internal.h"
 
@@ -27,8 +28,7 @@ typedef enum snapshot_owner {
 typedef struct peer_fragment {
     cod_exchange_checkpoint held;
     uint64_t seen;       /**< version that codistill_step() has told */
-    uint64_t merged;     /**< the last one merged */
-    uint64_t merged_own; /**< the own version that it was measured from */
+    cod_merge_turn turn; /**< what was merged last */
 } peer_fragment;
 
 typedef struct handle_peer {

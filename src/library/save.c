@@ -41,8 +41,8 @@ static cod_status gather(codistill *handle, saved *all)
     COD_REQUIRE_MEMORY(all->merged);
     COD_REQUIRE_MEMORY(all->tensors);
     for (size_t i = 0; i < all->merged_count; i++) {
-        all->merged[2 * i] = (int64_t)fragment_at(handle, i)->merged;
-        all->merged[2 * i + 1] = (int64_t)fragment_at(handle, i)->merged_own;
+        all->merged[2 * i] = (int64_t)fragment_at(handle, i)->turn.version;
+        all->merged[2 * i + 1] = (int64_t)fragment_at(handle, i)->turn.own_version;
     }
     all->tensors[all->count++] = tensor_of(MERGED_KEY, COD_ST_I64, all->merged, 2 * all->merged_count);
     all->tensors[all->count++] = tensor_of(STEP_KEY, COD_ST_I64, &handle->step, 1);
@@ -86,8 +86,8 @@ static cod_status restore_merged(codistill *handle, const cod_st_file *file)
     COD_REQUIRE_MEMORY(merged);
     const cod_status status = take(file, MERGED_KEY, merged, 2 * count * sizeof *merged);
     for (size_t i = 0; status == COD_OK && i < count; i++) {
-        fragment_at(handle, i)->merged = (uint64_t)merged[2 * i];
-        fragment_at(handle, i)->merged_own = (uint64_t)merged[2 * i + 1];
+        fragment_at(handle, i)->turn.version = (uint64_t)merged[2 * i];
+        fragment_at(handle, i)->turn.own_version = (uint64_t)merged[2 * i + 1];
     }
     free(merged);
     return status;
