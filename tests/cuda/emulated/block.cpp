@@ -152,12 +152,10 @@ void cod_emulated_aligned(const void *address, size_t boundary, const char *what
 /** Memory that may be read, whatever is taken of it. */
 static void read_source(const async_copy &copy, unsigned char *to)
 {
-    const bool forbidden = copy.ahead && cod_emulated_memory_forbidden();
-    if (forbidden)
-        cod_emulated_forbid_memory(false);
-    memcpy(to, copy.source, 16);
-    if (forbidden)
-        cod_emulated_forbid_memory(true);
+    if (copy.ahead)
+        cod_emulated_read_ahead(to, copy.source, 16);
+    else
+        memcpy(to, copy.source, 16);
 }
 
 void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, bool ahead)
@@ -243,10 +241,27 @@ static float bf16_of(uint32_t word, unsigned half)
     return value;
 }
 
+/** D = A·B + C of one of the products of a warp; by rows, so that the compiler makes vectors. */
+template <typename T, unsigned M, unsigned N, unsigned K>
+static inline void add_product(T (&d)[M][N], const T (&a)[M][K], const T (&b)[K][N])
+{
+    for (unsigned row = 0; row < M; row++)
+        for (unsigned k = 0; k < K; k++)
+            for (unsigned column = 0; column < N; column++)
+                d[row][column] += a[row][k] * b[k][column];
+}
+
+/** Row and first column of registers 2·`i` and 2·`i` + 1 of D {16, 8}. */
+static void place_in_d(unsigned lane, unsigned i, unsigned *row, unsigned *column)
+{
+    *row = lane / 4 + i * 8;
+    *column = lane % 4 * 2;
+}
+
 void cod_emulated_act_mma(const unsigned char *in, unsigned char *out)
 {
     const cod_emulated_mma *lanes = reinterpret_cast<const cod_emulated_mma *>(in);
-    float a[16][16], b[16][8];
+    float a[16][16], b[16][8], d[16][8];
     for (unsigned lane = 0; lane < LANES; lane++) {
         for (unsigned i = 0; i < 8; i++) {
             unsigned row, column;
@@ -255,14 +270,18 @@ void cod_emulated_act_mma(const unsigned char *in, unsigned char *out)
         }
         for (unsigned i = 0; i < 4; i++)
             b[lane % 4 * 2 + i % 2 + i / 2 * 8][lane / 4] = bf16_of(lanes[lane].b[i / 2], i % 2);
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned row, column;
+            place_in_d(lane, i, &row, &column);
+            memcpy(&d[row][column], &lanes[lane].d[2 * i], 8);
+        }
     }
+    add_product(d, a, b);
     for (unsigned lane = 0; lane < LANES; lane++)
-        for (unsigned i = 0; i < 4; i++) {
-            const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            float sum = lanes[lane].d[i];
-            for (unsigned k = 0; k < 16; k++)
-                sum += a[row][k] * b[k][column];
-            memcpy(out + lane * 16 + i * 4, &sum, sizeof sum);
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned row, column;
+            place_in_d(lane, i, &row, &column);
+            memcpy(out + lane * 16 + i * 8, &d[row][column], 8);
         }
 }
 
@@ -273,16 +292,6 @@ static float f16_of(uint32_t word, unsigned half)
     if (exponent == 31)
         value = fraction == 0 ? INFINITY : NAN;
     return bits >> 15 ? -value : value;
-}
-
-/** D = A·B + C of one of the products of a warp. */
-template <unsigned M, unsigned N, unsigned K>
-static void add_product(float (&d)[M][N], const float (&a)[M][K], const float (&b)[K][N])
-{
-    for (unsigned row = 0; row < M; row++)
-        for (unsigned column = 0; column < N; column++)
-            for (unsigned k = 0; k < K; k++)
-                d[row][column] += a[row][k] * b[k][column];
 }
 
 /**
@@ -335,7 +344,7 @@ void cod_emulated_act_mma_16x8x8(const unsigned char *in, unsigned char *out)
 void cod_emulated_act_mma_s8(const unsigned char *in, unsigned char *out)
 {
     const cod_emulated_mma_s8 *lanes = reinterpret_cast<const cod_emulated_mma_s8 *>(in);
-    int32_t a[16][32], b[32][8];
+    int32_t a[16][32], b[32][8], d[16][8];
     for (unsigned lane = 0; lane < LANES; lane++) {
         for (unsigned i = 0; i < 16; i++) {
             unsigned row, column;
@@ -344,14 +353,18 @@ void cod_emulated_act_mma_s8(const unsigned char *in, unsigned char *out)
         }
         for (unsigned i = 0; i < 8; i++)
             b[lane % 4 * 4 + i % 4 + i / 4 * 16][lane / 4] = static_cast<int8_t>(lanes[lane].b[i / 4] >> i % 4 * 8);
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned row, column;
+            place_in_d(lane, i, &row, &column);
+            memcpy(&d[row][column], &lanes[lane].d[2 * i], 8);
+        }
     }
+    add_product(d, a, b);
     for (unsigned lane = 0; lane < LANES; lane++)
-        for (unsigned i = 0; i < 4; i++) {
-            const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            int32_t sum = lanes[lane].d[i];
-            for (unsigned k = 0; k < 32; k++)
-                sum += a[row][k] * b[k][column];
-            memcpy(out + lane * 16 + i * 4, &sum, sizeof sum);
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned row, column;
+            place_in_d(lane, i, &row, &column);
+            memcpy(out + lane * 16 + i * 8, &d[row][column], 8);
         }
 }
 
@@ -361,19 +374,15 @@ static void load_matrices(const unsigned char *in, unsigned char *out, bool tran
     memcpy(rows, in, sizeof rows);
     for (unsigned lane = 0; lane < LANES; lane++)
         in_shared(rows[lane], 16, "load_matrix4");
+    const unsigned first = here()->current / LANES * LANES, parts = transposed ? 2 : 1, bytes = 4 / parts;
     for (unsigned lane = 0; lane < LANES; lane++)
         for (unsigned matrix = 0; matrix < 4; matrix++)
-            for (unsigned half = 0; half < 2; half++) {
-                unsigned row = lane / 4, column = lane % 4 * 2 + half;
-                if (transposed) {
-                    const unsigned swap = row;
-                    row = column;
-                    column = swap;
-                }
+            for (unsigned part = 0; part < parts; part++) {
+                const unsigned row = transposed ? lane % 4 * 2 + part : lane / 4;
+                const unsigned column = transposed ? lane / 4 : lane % 4 * 2;
                 const unsigned char *from = static_cast<const unsigned char *>(rows[matrix * 8 + row]) + column * 2;
-                cod_emulated_races_access(from, 2, false, false, here()->current / LANES * LANES + lane,
-                                          here()->instruction);
-                memcpy(out + lane * 16 + matrix * 4 + half * 2, from, 2);
+                cod_emulated_races_access(from, bytes, false, false, first + lane, here()->instruction);
+                memcpy(out + lane * 16 + matrix * 4 + part * bytes, from, bytes);
             }
 }
 

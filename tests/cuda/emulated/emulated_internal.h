@@ -97,6 +97,8 @@ bool cod_emulated_range_inside(const void *pointer, size_t bytes);
 /** Forbids all use of the device's memory, or allows it again. The first forbidden use is a fault, and allows it. */
 void cod_emulated_forbid_memory(bool forbid);
 bool cod_emulated_memory_forbidden();
+/** Reads memory, though it may be forbidden before chain_wait(). */
+void cod_emulated_read_ahead(void *to, const void *from, size_t bytes);
 /** From begin to end, a use of the memory around allocations is a fault, and the thread goes on with poison in it. */
 void cod_emulated_watch_memory(bool begin);
 /** Finds writes beside what was allocated. */

@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <map>
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 #include <vector>
 
 /**
@@ -185,6 +187,41 @@ void cod_emulated_forbid_memory(bool forbid)
 bool cod_emulated_memory_forbidden()
 {
     return forbidden;
+}
+
+/** As a debugger reads, whom protection does not stop. @return whether that was possible */
+static bool read_forbidden(void *to, const void *from, size_t bytes)
+{
+    static pid_t process; /* a fork has the file of the process before it */
+    static int file = -1;
+    if (process != getpid()) {
+        if (file >= 0)
+            close(file);
+        file = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+        process = getpid();
+    }
+    return pread(file, to, bytes, static_cast<off_t>(reinterpret_cast<uintptr_t>(from))) == static_cast<ssize_t>(bytes);
+}
+
+/** Whether the range is in an allocation's pages. */
+static bool is_allocated(const void *pointer, size_t bytes)
+{
+    unsigned char *at = const_cast<unsigned char *>(static_cast<const unsigned char *>(pointer));
+    auto after = allocations.upper_bound(at);
+    if (after == allocations.begin())
+        return false;
+    const fenced &place = (--after)->second.place;
+    return at + bytes <= place.pages + place.page_bytes;
+}
+
+void cod_emulated_read_ahead(void *to, const void *from, size_t bytes)
+{
+    const bool was_forbidden = forbidden;
+    if (was_forbidden && is_allocated(from, bytes) && read_forbidden(to, from, bytes))
+        return;
+    cod_emulated_forbid_memory(false); /* which takes long, or finds a fault */
+    memcpy(to, from, bytes);
+    cod_emulated_forbid_memory(was_forbidden);
 }
 
 /* Allocations. */
