@@ -74,7 +74,7 @@ struct block_state {
 
 struct kernel_state {
     cod_emulated_launch launch;
-    std::function<void()> body;
+    cod_emulated_shared_call call;
     bool watched;      /**< its first and its last block */
     bool by_warps;     /**< a warp goes as far as it can before the next one does; else threads go on by turns */
     bool behind;       /**< the kernel before it, to which it has a programmatic edge, has not ended */

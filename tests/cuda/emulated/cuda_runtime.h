@@ -13,8 +13,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <tuple>
 
 #define CUDART_VERSION 13000
@@ -151,18 +149,29 @@ struct cod_emulated_launch {
     cudaStream_t stream;
 };
 
-/** Queues work, a kernel's where `launch` is given: it is done at once, or recorded where the stream is captured. */
-cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch,
-                               std::function<cudaError_t()> work);
+/** A kernel with its arguments: not std::function, whose header and code each file with kernels would compile. */
+struct cod_emulated_call {
+    virtual ~cod_emulated_call() {}
+    /** Of one thread. */
+    virtual void run() const = 0;
+};
+
+template <typename... P> struct cod_emulated_call_of final : cod_emulated_call {
+    void (*kernel)(P...);
+    std::tuple<P...> arguments;
+    template <typename... A>
+    cod_emulated_call_of(void (*kernel_)(P...), const A &...arguments_) : kernel(kernel_), arguments(arguments_...)
+    {
+    }
+    void run() const override { std::apply(kernel, arguments); }
+};
+
 /** Lets launches of a kernel have so much dynamic shared memory; without, 48 KiB are the most. */
 cudaError_t cod_emulated_allow_shared(const void *kernel, int bytes);
 /** Whether a GPU takes the launch, its grid, its blocks and their shared memory; else a fault. */
 cudaError_t cod_emulated_may_launch(const cod_emulated_launch &launch);
-/**
- * Runs a kernel: `thread` once in every thread of every block. One of a stream is held instead, until the next one or
- * other work comes (schedule.cpp).
- */
-cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread);
+/** Queues a kernel: it runs at once, or is recorded where the stream is captured. @param call  taken */
+cudaError_t cod_emulated_queue_kernel(const cod_emulated_launch &launch, const cod_emulated_call *call);
 
 template <typename... P, typename... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), A &&...arguments)
@@ -176,9 +185,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
     const cudaError_t error = cod_emulated_may_launch(launch);
     if (error != cudaSuccess)
         return error;
-    auto values = std::make_shared<std::tuple<P...>>(arguments...);
-    return cod_emulated_queue(config->stream, &launch,
-                              [=]() { return cod_emulated_run(launch, [=]() { std::apply(kernel, *values); }); });
+    return cod_emulated_queue_kernel(launch, new cod_emulated_call_of<P...>(kernel, arguments...));
 }
 
 /** What the kernels were compiled for: of all the same. */

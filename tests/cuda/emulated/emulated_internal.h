@@ -9,6 +9,7 @@
 
 #include "emulated.h"
 
+#include <memory>
 #include <mutex>
 
 /** One for all threads of the process: blocks and fibres are the process's, too. */
@@ -64,6 +65,12 @@ static inline void cod_emulated_races_access(const void *, size_t, bool, bool, u
 #endif
 
 /* schedule.cpp */
+typedef std::shared_ptr<const cod_emulated_call> cod_emulated_shared_call;
+/**
+ * Runs a kernel: the call once in every thread of every block. One of a stream is held instead, until the next one or
+ * other work comes.
+ */
+cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const cod_emulated_shared_call &call);
 /** Ends the kernel that is held. Under the lock. @return cod_emulated_broken() */
 cudaError_t cod_emulated_settle();
 
@@ -96,9 +103,6 @@ size_t cod_emulated_whole_memory();
 bool cod_emulated_range_inside(const void *pointer, size_t bytes);
 /** Forbids all use of the device's memory, or allows it again. The first forbidden use is a fault, and allows it. */
 void cod_emulated_forbid_memory(bool forbid);
-bool cod_emulated_memory_forbidden();
-/** Reads memory, though it may be forbidden before chain_wait(). */
-void cod_emulated_read_ahead(void *to, const void *from, size_t bytes);
 /** From begin to end, a use of the memory around allocations is a fault, and the thread goes on with poison in it. */
 void cod_emulated_watch_memory(bool begin);
 /** Finds writes beside what was allocated. */

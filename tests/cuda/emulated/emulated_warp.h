@@ -24,8 +24,8 @@ void cod_emulated_together(const char *name, const void *in, size_t in_bytes, vo
                            void (*act)(const unsigned char *in, unsigned char *out));
 void cod_emulated_copy_start(void *target, const void *source, unsigned bytes, bool ahead);
 void cod_emulated_chain_wait();
-void cod_emulated_forbid_memory(bool forbid);
-bool cod_emulated_memory_forbidden();
+/** Reads memory, though it may be forbidden before chain_wait(). */
+void cod_emulated_read_ahead(void *to, const void *from, size_t bytes);
 void cod_emulated_chain_release();
 /** Now and then, other threads and blocks go on before the one that runs does; of the second, every other time. */
 void cod_emulated_turn();
@@ -202,10 +202,8 @@ static inline void copy16_ahead_start(void *target, const void *source, unsigned
 
 static inline bytes16 load16_ahead(const bytes16 *source)
 {
-    const bool forbidden = cod_emulated_memory_forbidden();
-    cod_emulated_forbid_memory(false);
-    const bytes16 value = *source;
-    cod_emulated_forbid_memory(forbidden);
+    bytes16 value;
+    cod_emulated_read_ahead(&value, source, sizeof value);
     return value;
 }
 

@@ -1,4 +1,5 @@
 /** Memory of the emulated GPU: between pages that nobody may use, so that reads beside it are found as well as writes. */
+#include "cuda/warp.cuh"
 #include "emulated_internal.h"
 
 #include <cstdio>
@@ -182,11 +183,6 @@ void cod_emulated_forbid_memory(bool forbid)
         return;
     protect_memory(forbid ? PROT_NONE : PROT_READ | PROT_WRITE);
     forbidden = forbid;
-}
-
-bool cod_emulated_memory_forbidden()
-{
-    return forbidden;
 }
 
 /** As a debugger reads, whom protection does not stop. @return whether that was possible */

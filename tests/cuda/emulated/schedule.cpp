@@ -90,7 +90,7 @@ void cod_emulated_likely_turn()
 
 static void thread_body()
 {
-    here()->kernel->body();
+    here()->kernel->call->run();
     cod_emulated_land_all();
     cod_emulated_end_thread();
 }
@@ -316,14 +316,14 @@ static bool is_watched(const cod_emulated_launch &launch)
     return number < FIRST || number % PERIOD == 0;
 }
 
-static kernel_state *kernel_create(const cod_emulated_launch &launch, const std::function<void()> &thread)
+static kernel_state *kernel_create(const cod_emulated_launch &launch, const cod_emulated_shared_call &call)
 {
     const uint64_t blocks = static_cast<uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z,
                    seed = cod_emulated_seed();
     const size_t threads = static_cast<size_t>(launch.block.x) * launch.block.y * launch.block.z;
     kernel_state *kernel = new kernel_state();
     kernel->launch = launch;
-    kernel->body = thread;
+    kernel->call = call;
     kernel->watched = is_watched(launch);
     kernel->by_warps = seed % 2 == 1;
     kernel->order = permutation(blocks, blocks);
@@ -387,7 +387,7 @@ cudaError_t cod_emulated_settle()
     return cod_emulated_broken();
 }
 
-cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::function<void()> &thread)
+cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const cod_emulated_shared_call &call)
 {
     const dim3 block = launch.block;
     if (block.x * block.y * block.z % LANES != 0) {
@@ -402,7 +402,7 @@ cudaError_t cod_emulated_run(const cod_emulated_launch &launch, const std::funct
         return cod_emulated_broken();
     const size_t before = cod_emulated_fault_count();
     random_state ^= cod_emulated_seed() * 0x9E3779B97F4A7C15ull;
-    kernel_state *kernel = kernel_create(launch, thread), *earlier = held;
+    kernel_state *kernel = kernel_create(launch, call), *earlier = held;
     held = kernel;
     if (earlier != nullptr) {
         cod_emulated_watch_memory(true);

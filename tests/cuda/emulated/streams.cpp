@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
@@ -143,7 +144,8 @@ static cudaError_t put(cudaStream_t stream, work_done work, std::shared_ptr<prog
     return cudaSuccess;
 }
 
-cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *launch, work_done work)
+/** Queues work, a kernel's where `launch` is given: it is done at once, or recorded where the stream is captured. */
+static cudaError_t queue_work(cudaStream_t stream, const cod_emulated_launch *launch, work_done work)
 {
     const cod_emulated_locked hold(cod_emulated_lock);
     if (cod_emulated_broken() != cudaSuccess)
@@ -167,6 +169,12 @@ cudaError_t cod_emulated_queue(cudaStream_t stream, const cod_emulated_launch *l
     return cudaSuccess;
 }
 
+cudaError_t cod_emulated_queue_kernel(const cod_emulated_launch &launch, const cod_emulated_call *call)
+{
+    const cod_emulated_shared_call shared(call);
+    return queue_work(launch.stream, &launch, [=]() { return cod_emulated_run(launch, shared); });
+}
+
 bool cod_emulated_spoils_capture()
 {
     bool spoils = false;
@@ -184,13 +192,13 @@ int cod_emulated_later(void *stream, int (*work)(void *argument), void *argument
     loaded = true;
     if (spoils)
         return cod_emulated_give(cudaErrorStreamCaptureUnsupported);
-    return cod_emulated_queue(static_cast<cudaStream_t>(stream), nullptr,
-                              [=]() { return work(argument) == 0 ? cudaSuccess : cudaErrorLaunchFailure; });
+    return queue_work(static_cast<cudaStream_t>(stream), nullptr,
+                      [=]() { return work(argument) == 0 ? cudaSuccess : cudaErrorLaunchFailure; });
 }
 
 cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t stream)
 {
-    return cod_emulated_queue(stream, nullptr, [=]() {
+    return queue_work(stream, nullptr, [=]() {
         if (!cod_emulated_range_inside(target, bytes))
             return cudaErrorInvalidValue;
         memset(target, value, bytes);
@@ -200,7 +208,7 @@ cudaError_t cudaMemsetAsync(void *target, int value, size_t bytes, cudaStream_t 
 
 cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
-    return cod_emulated_queue(stream, nullptr, [=]() {
+    return queue_work(stream, nullptr, [=]() {
         if (!cod_emulated_range_inside(target, bytes) || !cod_emulated_range_inside(source, bytes))
             return cudaErrorInvalidValue;
         memcpy(target, source, bytes);
