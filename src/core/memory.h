@@ -17,7 +17,8 @@ static inline size_t cod_align_up(size_t bytes)
 
 /**
  * Allocates zeroed bytes at a 64-byte boundary; *out is new, free it with cod_aligned_free(). Zero bytes give a valid
- * pointer.
+ * pointer. The pages of large allocations are zeroed by the thread that first writes them. Until then they share one of
+ * zeros, so write before you measure how fast they are read.
  */
 COD_MUST_CHECK cod_status cod_aligned_alloc(void **out, size_t bytes);
 void cod_aligned_free(void *memory);

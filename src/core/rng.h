@@ -49,8 +49,8 @@ double cod_rng_uniform(cod_rng *rng);
 /** Standard normal (Box-Muller). */
 double cod_rng_normal(cod_rng *rng);
 /**
- * Fills `values` with what `count` times (float)(scale * cod_rng_normal()) would give, to the bit, faster: vectors compute
- * each number with a bound of its error, and what may be rounded either way within it is computed as there.
+ * Fills `values` with what `count` times (float)(scale * cod_rng_normal()) would give, to the bit, faster: vectors
+ * compute each number with a bound of its error, and what may be rounded either way within it is computed as there.
  */
 void cod_rng_fill_normal(cod_rng *rng, double scale, float *values, size_t count);
 /** The same with (float)(scale * (2 * cod_rng_uniform() - 1)). */

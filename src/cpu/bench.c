@@ -58,10 +58,14 @@ cod_status cod_cpu_bench_convolution(cod_device *device, const cod_op *op, int r
     COD_TRY(cpu_use_threads(device->threads));
     COD_TRY(cpu_conv_create(device->onednn, &problem, &conv));
     const cpu_conv_info info = cpu_conv_get_info(conv);
+    const size_t bytes = cod_align_up(info.x_bytes) + 2 * cod_align_up(info.packed_bytes) + cod_align_up(info.y_bytes) +
+                         info.scratch_bytes;
     void *memory = NULL;
-    cod_status status = cod_aligned_alloc(&memory, cod_align_up(info.x_bytes) + 2 * cod_align_up(info.packed_bytes) +
-                                                       cod_align_up(info.y_bytes) + info.scratch_bytes);
-    COD_THEN(status, time_runs(conv, &info, memory, repeats, ms));
+    cod_status status = cod_aligned_alloc(&memory, bytes);
+    if (status == COD_OK) {
+        memset(memory, 0, bytes); /* pages that were never written share one of zeros */
+        status = time_runs(conv, &info, memory, repeats, ms);
+    }
     cod_aligned_free(memory);
     cpu_conv_destroy(conv);
     return status;
@@ -93,10 +97,10 @@ cod_status cod_cpu_bench_tune(cod_device *device, const cod_op *op, cod_cpu_choi
     cpu_verdict verdict = {0};
     *choice = (cod_cpu_choice){0};
     choice->count = cpu_candidates_of(device, &plain, fitting, &choice->rule);
-    const char *before = cpu_tuned_find(device, cod_cpu_bench_choice_key(device, op));
+    const cpu_tuned *before = cpu_tuned_last(device, cod_cpu_bench_choice_key(device, op));
     for (size_t i = 0; i < choice->count; i++) {
         choice->names[i] = fitting[i]->name;
-        if (before != NULL && strcmp(before, fitting[i]->name) == 0)
+        if (before != NULL && strcmp(before->name, fitting[i]->name) == 0)
             choice->before = fitting[i]->name;
     }
     COD_TRY(cpu_use_threads(device->threads));

@@ -5,6 +5,8 @@
 #include "core/trace.h"
 #include "cpu/cpu_internal.h"
 
+#include <string.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -187,6 +189,7 @@ cod_status cod_cpu_bench_bandwidth(cod_device *device, double *gbytes)
     void *memory;
     COD_TRY(cpu_use_threads(device->threads));
     COD_TRY(cod_aligned_alloc(&memory, 3 * count * sizeof(float)));
+    memset(memory, 0, 3 * count * sizeof(float)); /* pages that were never written share one of zeros */
     t.a = memory;
     t.b = t.a + count;
     t.y = t.b + count;
