@@ -2,7 +2,7 @@
 
 #include "core/host_memory.h"
 #include "core/memory.h"
-#include "cpu/cpu_internal.h"
+#include "cpu/tune_internal.h"
 
 #include <stdio.h>
 
@@ -200,7 +200,7 @@ static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
 {
     (void)queue;
     COD_TRY(cpu_use_threads(plan->device->threads));
-    return plan->run(plan);
+    return plan->watch.tuned != NULL ? cpu_watch_run(plan) : plan->run(plan);
 }
 
 const cod_backend cod_cpu_backend = {

@@ -24,6 +24,15 @@ typedef struct cpu_candidate {
 
 typedef struct cpu_tuned cpu_tuned;
 
+/** How long a plan's runs take, against what was expected when it was chosen. Zeroed = nobody looks. */
+typedef struct cpu_watch {
+    cpu_tuned *tuned; /**< borrowed from the device */
+    int64_t runs;
+    int timed;                    /**< runs in the window that goes on */
+    double least_s;               /**< of its runs */
+    double expected_s, counted_s; /**< what the device's sums have of this plan */
+} cpu_watch;
+
 struct cod_device {
     int threads;
     bool amx; /**< AMX may be used, because oneDNN has requested it from the kernel */
@@ -36,7 +45,8 @@ struct cod_device {
     bool no_autotune, tune_read, retimes_doubtful;
     cpu_tuned *tuned; /**< timings, of this run and of earlier ones */
     double tune_spent_s;
-    cpu_pack *packs; /**< of its plans */
+    double watched_expected_s, watched_s; /**< sums over plans that are watched */
+    cpu_pack *packs;                      /**< of its plans */
     char description[160];
 };
 
@@ -48,6 +58,7 @@ struct cod_plan {
     cod_status (*run)(cod_plan *plan);
     void (*destroy)(void *state); /**< frees `state`; NULL = it is one block for cod_aligned_free() */
     void *state;
+    cpu_watch watch;
 };
 
 /** @param[out] out  new; cpu_plan_destroy() */
@@ -92,7 +103,6 @@ bool cpu_columns_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_winograd() can do it. */
 bool cpu_winograd_fits(const cod_device *device, const cod_op *op);
 bool cpu_winograd4_fits(const cod_device *device, const cod_op *op);
-bool cpu_winograd4_preferred(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_strided() can do it. */
 bool cpu_strided_fits(const cod_device *device, const cod_op *op);
 /** Whether cpu_plan_phased() can do it. */

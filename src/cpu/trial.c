@@ -5,15 +5,18 @@
 #include "core/trace.h"
 
 #include <math.h>
+#include <string.h>
 #include <sys/resource.h>
 
-enum { LEAST_PICTURES = 4, LEAST_LINES = 16, MOST_PIXELS = 16384, LEAST_ROUNDS = 3 };
-static const double enough_s = 0.01, hopeless = 3, least_gain = 0.95;
+enum { LEAST_PICTURES = 4, LEAST_LINES = 16, LEAST_PIXELS = 4096, MOST_PIXELS = 16384, LEAST_ROUNDS = 3 };
+static const double most_work = 0.5e9; /* multiplications and additions for each thread: a few milliseconds */
+static const double enough_s = 0.01, hopeless = 2, least_gain = 0.95;
 
 typedef struct trial {
     cod_op op;
     cod_buffer buffers[COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS];
     size_t count;
+    double share; /**< of the op's work */
 } trial;
 
 static cod_status give_memory(trial *t, cod_view *view)
@@ -24,6 +27,7 @@ static cod_status give_memory(trial *t, cod_view *view)
     const int64_t elements = view->shape.n * view->shape.h * view->shape.w * view->pixel_stride;
     buffer->bytes = (size_t)elements * cod_dtype_bytes(view->dtype);
     COD_TRY(cod_aligned_alloc(&buffer->host, buffer->bytes));
+    memset(buffer->host, 0, buffer->bytes); /* pages that were never written share one of zeros */
     view->buffer = buffer;
     view->offset = 0;
     return COD_OK;
@@ -40,22 +44,53 @@ static bool keeps_size(const cod_op *op)
     return op->attr.stride_h == 1 && 2 * op->attr.pad_h == w.h - 1;
 }
 
+/**
+ * How many pictures tell which implementation is fastest for all: of small ones many, since weights are loaded or their
+ * gradients added up once for all pictures, and blocks are filled by several.
+ */
+static int64_t choose_pictures(const cod_op *op, int threads)
+{
+    const bool weights = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS, data = op->kind == COD_OP_CONV2D_BACKWARD_DATA;
+    const cod_shape w = (weights ? &op->outputs[0] : &op->inputs[1])->shape;
+    const cod_view *y = weights ? &op->inputs[1] : data ? &op->inputs[0] : &op->outputs[0];
+    const int64_t shuffle = cod_op_shuffle(&op->attr), pixels = y->shape.h * y->shape.w / (shuffle * shuffle);
+    const double work = 2.0 * (double)pixels * (double)cod_shape_count(w);
+    const int64_t least = 2 * threads > LEAST_PICTURES ? 2 * threads : LEAST_PICTURES;
+    const int64_t wanted = cpu_least((LEAST_PIXELS + pixels - 1) / pixels, (int64_t)(most_work * threads / work));
+    return cpu_least(y->shape.n, cpu_greatest(least, wanted));
+}
+
+static cod_shape input_of(const cod_op *op)
+{
+    return (op->kind == COD_OP_CONV2D_BACKWARD_DATA ? &op->outputs[0] : &op->inputs[0])->shape;
+}
+
 /** A part of the batch, and the upper part of large pictures, is enough to tell which is faster. */
+static int64_t choose_lines(const cod_op *op)
+{
+    const cod_shape x = input_of(op);
+    const int64_t lines = cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES);
+    return keeps_size(op) && lines < x.h ? lines : x.h;
+}
+
+double cpu_trial_share(const cod_op *op, int threads)
+{
+    const cod_shape x = input_of(op);
+    return (double)choose_pictures(op, threads) / (double)x.n * (double)choose_lines(op) / (double)x.h;
+}
+
 static cod_status trial_init(trial *t, const cod_op *op, int threads)
 {
-    const int64_t pictures = 2 * threads > LEAST_PICTURES ? 2 * threads : LEAST_PICTURES;
-    const cod_shape x = (op->kind == COD_OP_CONV2D_BACKWARD_DATA ? &op->outputs[0] : &op->inputs[0])->shape;
-    const int64_t lines = cpu_greatest(MOST_PIXELS / x.w, LEAST_LINES);
-    const bool cut = keeps_size(op) && lines < x.h;
-    *t = (trial){.op = *op};
+    const int64_t pictures = choose_pictures(op, threads), lines = choose_lines(op), height = input_of(op).h;
+    *t = (trial){.op = *op, .share = cpu_trial_share(op, threads)};
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
         const bool output = i >= COD_OP_MAX_INPUTS;
         const size_t k = output ? i - COD_OP_MAX_INPUTS : i;
         cod_view *view = output ? &t->op.outputs[k] : &t->op.inputs[k];
         if (!is_weights(op, output, k)) {
-            view->shape.n = cpu_least(view->shape.n, pictures);
-            if (cut)
-                view->shape.h = view->shape.h / x.h * lines; /* shuffled pictures are a multiple as high */
+            view->shape.n = pictures;
+            if (lines < height)
+                view->shape.h = view->shape.h / height * lines; /* shuffled pictures are a multiple as high */
         }
         COD_TRY(give_memory(t, view));
     }
@@ -97,21 +132,52 @@ static void drop(cpu_contender *one)
     one->plan = NULL;
 }
 
-/** Makes all plans and runs each once, for its memory; who then takes several times as long as another one is out. */
+/**
+ * Seconds to prepare a plan after an update of its weights, as they weigh in a part of the batch. What updates write
+ * themselves costs next to nothing.
+ */
+static cod_status time_prepare(cod_plan *plan, const trial *t, double *seconds)
+{
+    enum { RUNS = 2 };
+    *seconds = plan->prepare != NULL && plan->pack == NULL ? INFINITY : 0;
+    for (int i = 0; i < RUNS && plan->prepare != NULL; i++) {
+        const double begin = cod_clock_s();
+        COD_TRY(plan->prepare(plan));
+        *seconds = fmin(*seconds, t->share * (cod_clock_s() - begin));
+        if (plan->pack != NULL)
+            break;
+    }
+    return COD_OK;
+}
+
+/** Runs it once, with its share of preparation. */
+static cod_status run_once(cpu_contender *one)
+{
+    COD_TRY(time_run(one->plan, &one->least_s));
+    one->least_s += one->prepare_s;
+    return COD_OK;
+}
+
+/**
+ * Makes all plans and runs each once, for its memory, which may take it long. Who takes several times as long as
+ * another one also when it runs again is out.
+ */
 static cod_status warm_up(cod_device *device, const trial *t, const cpu_candidate *const *candidates, size_t count,
                           cpu_contender *all)
 {
     double best_s = INFINITY;
     for (size_t i = 0; i < count; i++) {
         COD_TRY(cpu_plan_create(device, &t->op, candidates[i]->create, &all[i].plan));
-        if (all[i].plan->prepare != NULL)
-            COD_TRY(all[i].plan->prepare(all[i].plan));
-        COD_TRY(time_run(all[i].plan, &all[i].least_s));
+        COD_TRY(time_prepare(all[i].plan, t, &all[i].prepare_s));
+        COD_TRY(run_once(&all[i]));
         best_s = fmin(best_s, all[i].least_s);
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].least_s > hopeless * best_s)
+            COD_TRY(run_once(&all[i]));
         if (all[i].least_s > hopeless * best_s)
             drop(&all[i]);
+    }
     return COD_OK;
 }
 
@@ -125,8 +191,10 @@ static cod_status run_rounds(cpu_contender *all, size_t count, int *rounds)
         for (size_t i = 0; i < count; i++) {
             if (all[i].plan == NULL)
                 continue;
-            COD_TRY(time_run(all[i].plan, &all[i].s[*rounds]));
-            all[i].least_s = *rounds == 0 ? all[i].s[0] : fmin(all[i].least_s, all[i].s[*rounds]);
+            double *s = &all[i].s[*rounds];
+            COD_TRY(time_run(all[i].plan, s));
+            *s += all[i].prepare_s;
+            all[i].least_s = *rounds == 0 ? *s : fmin(all[i].least_s, *s);
         }
     }
     return COD_OK;
@@ -160,8 +228,11 @@ cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *
     cod_status status = trial_init(&t, op, device->threads);
     COD_THEN(status, warm_up(device, &t, candidates, count, all));
     COD_THEN(status, run_rounds(all, count, &verdict->rounds));
-    if (status == COD_OK)
+    if (status == COD_OK) {
         cpu_trial_judge(all, count, rule, verdict);
+        const cpu_contender *chosen = &all[verdict->chosen];
+        verdict->expected_s = (chosen->least_s - chosen->prepare_s) / t.share;
+    }
     for (size_t i = 0; i < count; i++)
         drop(&all[i]);
     trial_clear(&t);

@@ -9,11 +9,13 @@
 #include "core/trace.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double budget_s = 1.0;
+/** Of a process; what is left over at its end waits for the next start. */
+static const double budget_s = 0.8;
 
 /** The processor's name, once. */
 static const char *processor(void)
@@ -43,11 +45,12 @@ static void describe(const cod_device *device, const cod_op *op, const cpu_candi
     const cod_view *a = &op->inputs[0], *b = &op->inputs[1], *c = &op->outputs[0];
 #define VIEW(v) (v)->shape.n, (v)->shape.h, (v)->shape.w, (v)->shape.c, (v)->pixel_stride, cod_dtype_name((v)->dtype)
 #define FORMAT  "%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 " %s"
-    snprintf(text, bytes, "%s " FORMAT ", " FORMAT " -> " FORMAT ", stride %dx%d, pad %dx%d%s%s; of %s; %s; %s",
+    snprintf(text, bytes,
+             "%s " FORMAT ", " FORMAT " -> " FORMAT ", stride %dx%d, pad %dx%d%s%s; of %s, on %.3g of it; %s; %s",
              cod_op_kind_name(op->kind), VIEW(a), VIEW(b), VIEW(c), op->attr.stride_h, op->attr.stride_w,
              op->attr.pad_h, op->attr.pad_w, op->accumulate ? ", added" : "",
-             op->kind == COD_OP_CONV2D && op->attr.int8_range > 0 ? ", int8" : "", names, device->description,
-             processor());
+             op->kind == COD_OP_CONV2D && op->attr.int8_range > 0 ? ", int8" : "", names,
+             cpu_trial_share(op, device->threads), device->description, processor());
 #undef FORMAT
 #undef VIEW
 }
@@ -80,7 +83,13 @@ cod_status cpu_tune_anew(cod_device *device, const cod_op *op, const cpu_candida
     const uint64_t key = cpu_tune_key(device, op, candidates, count, text, sizeof text);
     COD_TRY(cpu_trial(device, op, candidates, count, rule, verdict));
     explain(candidates, count, rule, verdict, text, sizeof text);
-    cpu_tuned_note(device, key, candidates[verdict->chosen]->name, cpu_is_doubtful(verdict), text);
+    const cpu_tuned *before = cpu_tuned_last(device, key);
+    const char *name = candidates[verdict->chosen]->name;
+    double expected_s = verdict->expected_s;
+    /* A choice that took longer in training than in its trial, and stands, may go on to take as long. */
+    if (before != NULL && before->is_doubtful && strcmp(before->name, name) == 0)
+        expected_s = fmax(expected_s, before->expected_s);
+    cpu_tuned_note(device, key, name, expected_s, cpu_is_doubtful(verdict), text);
     return COD_OK;
 }
 
@@ -89,9 +98,9 @@ cod_status cpu_tune(cod_device *device, const cod_op *op, const cpu_candidate *c
 {
     char text[1024];
     cpu_verdict verdict;
-    const char *name = cpu_tuned_find(device, cpu_tune_key(device, op, candidates, count, text, sizeof text));
-    for (size_t i = 0; i < count && name != NULL; i++) {
-        if (strcmp(name, candidates[i]->name) == 0) {
+    const cpu_tuned *tuned = cpu_tuned_find(device, cpu_tune_key(device, op, candidates, count, text, sizeof text));
+    for (size_t i = 0; i < count && tuned != NULL; i++) {
+        if (strcmp(tuned->name, candidates[i]->name) == 0) {
             *chosen = i;
             return COD_OK;
         }

@@ -22,12 +22,6 @@ enum { MOST_REMEMBERED = 1 << 16 };
 /** Behind a name in the file: runs took unlike times, so the choice is made anew when the machine is quiet. */
 static const char doubtful[] = "?";
 
-struct cpu_tuned {
-    cpu_tuned *next;
-    uint64_t key;
-    char name[17];
-};
-
 void cpu_tune_clear(cod_device *device)
 {
     while (device->tuned != NULL) {
@@ -37,18 +31,26 @@ void cpu_tune_clear(cod_device *device)
     }
 }
 
-static void remember(cod_device *device, uint64_t key, const char *name)
+static void remember(cod_device *device, uint64_t key, const char *name, double expected_s)
 {
     cpu_tuned *tuned = calloc(1, sizeof *tuned);
     if (tuned == NULL)
         return; /* it is timed again, no more */
     tuned->key = key;
+    tuned->expected_s = expected_s;
     snprintf(tuned->name, sizeof tuned->name, "%s", name);
+    char *mark = strstr(tuned->name, doubtful);
+    tuned->is_doubtful = mark != NULL;
+    if (mark != NULL)
+        *mark = '\0';
     tuned->next = device->tuned;
     device->tuned = tuned;
 }
 
-/* The file: "KEY NAME and words for people". Lines are only ever appended, so that processes may write at once. */
+/*
+ * The file: "KEY NAME MICROSECONDS and words for people"; the last line of a key counts. Lines are only ever appended,
+ * so that processes may write at once.
+ */
 
 static bool cache_path(char *path, size_t bytes)
 {
@@ -79,20 +81,23 @@ static void read_cache(cod_device *device)
     for (int i = 0; i < MOST_REMEMBERED && fgets(line, sizeof line, file) != NULL; i++) {
         uint64_t key;
         char name[17];
-        if (sscanf(line, "%16" SCNx64 " %16s", &key, name) == 2)
-            remember(device, key, name);
+        double us = 0;
+        const int found = sscanf(line, "%16" SCNx64 " %16s %lf us", &key, name, &us);
+        if (found >= 2)
+            remember(device, key, name, found == 3 && us > 0 && us < 1e12 ? 1e-6 * us : 0);
     }
     fclose(file);
 }
 
-static void append_cache(uint64_t key, const char *name, const char *text)
+static void append_cache(uint64_t key, const char *name, bool is_doubtful, double seconds, const char *text)
 {
     char path[4096], line[1024], when[32] = "";
     const time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc) != NULL)
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    const int length = snprintf(line, sizeof line, "%016" PRIx64 " %s  %.800s; %s\n", key, name, text, when);
+    const int length = snprintf(line, sizeof line, "%016" PRIx64 " %.15s%s %.3f us  %.800s; %s\n", key, name,
+                                is_doubtful ? doubtful : "", 1e6 * seconds, text, when);
     const int file = cache_path(path, sizeof path) ? cod_regular_open(path, O_WRONLY | O_APPEND | O_CREAT) : -1;
     if (file < 0)
         return;
@@ -114,30 +119,35 @@ static bool is_quiet(void)
     return sscanf(text, "%*f %*f %*f %d", &running) == 1 && running <= 1;
 }
 
-const char *cpu_tuned_find(cod_device *device, uint64_t key)
+cpu_tuned *cpu_tuned_last(cod_device *device, uint64_t key)
 {
     if (!device->tune_read) {
         device->tune_read = true;
         device->retimes_doubtful = is_quiet();
         read_cache(device);
     }
-    for (cpu_tuned *tuned = device->tuned; tuned != NULL; tuned = tuned->next) {
-        char *mark = strstr(tuned->name, doubtful);
-        if (tuned->key != key)
-            continue;
-        if (mark != NULL && device->retimes_doubtful)
-            return NULL;
-        if (mark != NULL)
-            *mark = '\0';
-        return tuned->name;
-    }
-    return NULL;
+    cpu_tuned *tuned = device->tuned;
+    while (tuned != NULL && tuned->key != key)
+        tuned = tuned->next;
+    return tuned;
 }
 
-void cpu_tuned_note(cod_device *device, uint64_t key, const char *name, bool is_doubtful, const char *text)
+cpu_tuned *cpu_tuned_find(cod_device *device, uint64_t key)
 {
-    char marked[17];
-    remember(device, key, name);
-    snprintf(marked, sizeof marked, "%.15s%s", name, is_doubtful ? doubtful : "");
-    append_cache(key, marked, text);
+    cpu_tuned *tuned = cpu_tuned_last(device, key);
+    return tuned != NULL && tuned->is_doubtful && device->retimes_doubtful ? NULL : tuned;
+}
+
+void cpu_tuned_note(cod_device *device, uint64_t key, const char *name, double expected_s, bool is_doubtful,
+                    const char *text)
+{
+    remember(device, key, name, expected_s);
+    append_cache(key, name, is_doubtful, expected_s, text);
+}
+
+void cpu_tuned_doubt(const cpu_tuned *tuned, double seconds)
+{
+    char text[128];
+    snprintf(text, sizeof text, "in training; %.3f us were expected", 1e6 * tuned->expected_s);
+    append_cache(tuned->key, tuned->name, true, seconds, text);
 }

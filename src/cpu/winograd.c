@@ -81,16 +81,6 @@ bool cpu_winograd4_fits(const cod_device *device, const cod_op *op)
     return cpu_winograd_fits(device, op) && op->inputs[0].dtype == COD_F32;
 }
 
-/** Where tiles of 4x4 outputs take at least a fifth fewer products: not where most of them reach out of the image. */
-bool cpu_winograd4_preferred(const cod_device *device, const cod_op *op)
-{
-    (void)device;
-    const bool forward = op->kind == COD_OP_CONV2D, gradient = op->kind == COD_OP_CONV2D_BACKWARD_WEIGHTS;
-    const cod_shape to = (gradient ? &op->inputs[1] : &op->outputs[0])->shape;
-    const int64_t r = forward || gradient ? cod_op_shuffle(&op->attr) : 1, h = to.h / r, w = to.w / r;
-    return 5 * 36 * ((h + 3) / 4) * ((w + 3) / 4) <= 4 * 16 * ((h + 1) / 2) * ((w + 1) / 2);
-}
-
 static const cpu_winograd4_kernels *kernels4_of(const cod_device *device)
 {
 #if defined(__x86_64__)

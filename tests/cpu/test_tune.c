@@ -1,6 +1,7 @@
 #include "support/folder.h"
 #include "support/test.h"
 
+#include "core/log.h"
 #include "cpu/cpu.h"
 #include "cpu/tune_internal.h"
 #include "support/ops.h"
@@ -81,7 +82,7 @@ TEST(candidates_are_part_of_the_key)
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
-    cod_test_assert_contains(line, "; of winograd4, winograd, onednn; ");
+    cod_test_assert_contains(line, "; of winograd4, winograd, onednn, on 1 of it; ");
 }
 
 /** What is judged of two implementations' times in five rounds; the first one is the rule's. */
@@ -135,18 +136,152 @@ TEST(a_doubtful_choice_is_made_again_on_a_quiet_machine)
     cod_device *writer = NULL, *reader = NULL;
     unlink(cache_file());
     assert_ok(cod_cpu_backend.open(&options, &writer));
-    cpu_tuned_note(writer, 12, "onednn", true, "a shape");
-    cpu_tuned_note(writer, 13, "tiles", false, "another one");
+    cpu_tuned_note(writer, 12, "onednn", 1e-3, true, "a shape");
+    cpu_tuned_note(writer, 13, "tiles", 2e-3, false, "another one");
     assert_ok(cod_cpu_backend.open(&options, &reader));
-    assert_string_equal(cpu_tuned_find(reader, 13), "tiles");
+    assert_string_equal(cpu_tuned_find(reader, 13)->name, "tiles");
     reader->retimes_doubtful = true; /* as if nothing else ran when the file was read */
     assert_null(cpu_tuned_find(reader, 12));
-    assert_string_equal(cpu_tuned_find(reader, 13), "tiles");
+    assert_string_equal(cpu_tuned_find(reader, 13)->name, "tiles");
     reader->retimes_doubtful = false;
-    assert_string_equal(cpu_tuned_find(reader, 12), "onednn");
+    assert_string_equal(cpu_tuned_find(reader, 12)->name, "onednn");
     assert_null(cpu_tuned_find(reader, 14));
     cod_cpu_backend.close(writer);
     cod_cpu_backend.close(reader);
+}
+
+/** A convolution that takes some milliseconds, and a plan for it. */
+static void open_layer(cod_test_op *test, cod_device *device)
+{
+    const cod_shape x = {8, 32, 32, 64};
+    const cod_op op = {
+        .kind = COD_OP_CONV2D,
+        .attr = {.stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1},
+        .inputs = {cod_view_dense(NULL, 0, COD_F32, x), cod_view_dense(NULL, 0, COD_F32, (cod_shape){64, 3, 3, 64})},
+        .outputs = {cod_view_dense(NULL, 0, COD_F32, x)}};
+    assert_ok(cod_test_op_init(test, (cod_test_device){&cod_cpu_backend, device}, &op));
+    assert_ok(cod_test_op_randomise(test, 1, false));
+}
+
+/** Multiplies the expected time of the file's only line by a factor. */
+static void falsify_cache(double factor)
+{
+    char line[600], name[17], changed[700];
+    unsigned long long key;
+    double us;
+    int length;
+    FILE *file = fopen(cache_file(), "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_int_equal(sscanf(line, "%16llx %16s %lf us%n", &key, name, &us, &length), 3);
+    name[strcspn(name, "?")] = '\0'; /* whatever the noise was */
+    snprintf(changed, sizeof changed, "%016llx %s %.6f us%s", key, name, factor * us, line + length);
+    write_cache(changed);
+}
+
+static char logged[512];
+
+static void note_line(void *context, cod_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    if (strstr(line, "were expected") != NULL)
+        snprintf(logged, sizeof logged, "%s", line);
+}
+
+/** The last line of the file. */
+static void last_line(char *line, size_t bytes)
+{
+    FILE *file = fopen(cache_file(), "r");
+    assert_non_null(file);
+    while (fgets(line, (int)bytes, file) != NULL) {
+    }
+    fclose(file);
+}
+
+/** Runs a layer with a cache whose time is wrong by a factor; then plans it again, as if the machine were quiet. */
+static void train_with_wrong_time(double factor, int lines_after_training, int lines_after_next_start)
+{
+    enum { RUNS = 12 };
+    const cod_device_options options = {.threads = 1};
+    cod_device *device = NULL;
+    cod_test_op test;
+    unlink(cache_file());
+    assert_ok(cod_cpu_backend.open(&options, &device));
+    open_layer(&test, device);
+    cod_test_op_clear(&test);
+    cod_cpu_backend.close(device);
+    falsify_cache(factor);
+
+    assert_ok(cod_cpu_backend.open(&options, &device));
+    open_layer(&test, device);
+    assert_int_equal(cached_lines(), 1); /* the choice is taken from the file */
+    const size_t bytes = test.buffers[COD_OP_MAX_INPUTS]->bytes;
+    void *first = malloc(bytes);
+    assert_non_null(first);
+    for (int i = 0; i < RUNS; i++) {
+        assert_ok(cod_test_op_run(&test));
+        if (i == 0)
+            memcpy(first, test.buffers[COD_OP_MAX_INPUTS]->host, bytes);
+    }
+    assert_memory_equal(first, test.buffers[COD_OP_MAX_INPUTS]->host, bytes); /* the plan stays as it is */
+    free(first);
+    assert_int_equal(cached_lines(), lines_after_training);
+    cod_test_op_clear(&test);
+    cod_cpu_backend.close(device);
+
+    assert_ok(cod_cpu_backend.open(&options, &device));
+    (void)cpu_tuned_find(device, 1); /* reads the file */
+    device->retimes_doubtful = true;
+    open_layer(&test, device);
+    assert_int_equal(cached_lines(), lines_after_next_start);
+    cod_test_op_clear(&test);
+    cod_cpu_backend.close(device);
+}
+
+TEST(a_choice_by_a_wrong_time_is_found_out_in_training)
+{
+    char line[600];
+    logged[0] = '\0';
+    cod_log_set_sink(note_line, NULL, COD_LOG_INFO);
+    train_with_wrong_time(1e-3, 2, 3);
+    cod_log_set_sink(NULL, NULL, COD_LOG_INFO);
+    cod_test_assert_contains(logged, "the choice is made again at a later start");
+    last_line(line, sizeof line);
+    assert_null(strstr(line, "in training")); /* a trial's, after the one that doubts */
+}
+
+TEST(a_choice_that_keeps_its_promise_stands)
+{
+    train_with_wrong_time(1e3, 1, 1);
+}
+
+/** Runs in the place of a plan's. */
+static cod_status rest(cod_plan *plan)
+{
+    (void)plan;
+    return usleep(5000) == 0 ? COD_OK : cod_fail(COD_ERR_IO, "no sleep");
+}
+
+/** What slows down all plans alike says nothing about one. */
+TEST(a_plan_is_compared_with_others)
+{
+    cod_device *device = NULL;
+    cpu_tuned tuned[2] = {{.key = 1, .name = "onednn", .expected_s = 1e-3},
+                          {.key = 2, .name = "onednn", .expected_s = 1e-9}};
+    cod_plan plans[2];
+    unlink(cache_file());
+    assert_ok(cod_cpu_backend.open(NULL, &device));
+    for (int i = 0; i < 2; i++) {
+        plans[i] = (cod_plan){.device = device, .run = rest};
+        cpu_watch_start(&plans[i], &tuned[i]);
+    }
+    for (int run = 0; run < 10; run++)
+        for (int i = 0; i < 2; i++)
+            assert_ok(cod_cpu_backend.plan_run(&plans[i], NULL));
+    assert_false(tuned[0].is_doubted); /* five times as long as expected, but the other one takes millions of times */
+    assert_true(tuned[1].is_doubted);
+    cod_cpu_backend.close(device);
 }
 
 TEST(fixed_choices_are_not_timed)
