@@ -11,6 +11,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/bench"))
+import choices
 import common
 import step_vs_pytorch
 import upscale_vs_onnxruntime
@@ -55,6 +56,53 @@ else:
         sys.exit("there is no compiler")
     serve(ms * (0.75 if "compile" in variant else 1), 0.7 if case[:2] == ["mlp", "1"] else 0.5001 if variant[:2] == "bf" else 0.5)
 """
+
+
+# In place of codistill for choices: the rule's step takes a tenth longer, and each cache has a step of its own.
+CHOOSER = """#!{python}
+import json, os, pathlib, sys
+cache = pathlib.Path(os.environ["XDG_CACHE_HOME"])
+(cache / "codistill").mkdir(exist_ok=True)
+if sys.argv[2] == "step":
+    while True:
+        index = int(cache.name) if cache.name.isdigit() else 0
+        print(json.dumps(dict(ms=(110 if os.environ.get("COD_CPU_CONVOLUTION") == "fixed" else 100) + index)), flush=True)
+        if not sys.stdin.readline():
+            break
+elif os.environ["COD_CPU_ISA"] == "avx512":
+    sys.exit("this processor has no avx512")
+"""
+
+
+def choose(program, *words):
+    report = program.with_name("choices.json")
+    done = subprocess.run([sys.executable, "-B", choices.__file__, "--codistill", program, "--threads", "1", "--pairs", "1", "--processes", "1", "--json",
+                           report, *words], capture_output=True, text=True, env={**os.environ, "COD_DATA": "/nowhere", "XDG_CACHE_HOME": str(program.parent)})
+    return done.returncode, done.stdout, done.stderr, json.loads(report.read_text())["results"] if report.exists() else None
+
+
+def check_choices():
+    """What is measured of which network and instruction set, and the last line."""
+    with tempfile.TemporaryDirectory() as name:
+        program = pathlib.Path(name) / "program"
+        program.write_text(CHOOSER.format(python=sys.executable))
+        program.chmod(0o755)
+
+        code, said, errors, results = choose(program, "rule", "--network", "mlp", "--isa", "amx,avx512,avx2", "--precision", "f32,bf16")
+        assert code == 1 and "no avx512" in errors, (said, errors)  # asked for by name
+        assert [(r["isa"], r["precision"]) for r in results] == [("amx", "f32"), ("amx", "bf16"), ("avx2", "f32")], results
+        assert all(abs(r["ratio"] - 1.1) < 1e-9 for r in results) and said.endswith("\nlargest_ratio 1.100\n"), said
+
+        code, said, errors, results = choose(program, "rule", "--network", "mlp,cnn", "--precision", "f32")
+        assert code == 0 and [(r["network"], r["isa"]) for r in results] == [
+            (network, isa) for network in ("mlp", "cnn") for isa in ("amx", "avx512_bf16", "avx2")], (said, errors)
+
+        code, said, errors, results = choose(program, "busy", "--network", "mlp", "--precision", "f32")
+        assert code == 0 and said.endswith("\nlargest_spread 0.040\n") and [len(times) for times in results[0]["ms"]] == [choices.CACHES], (said, errors)
+
+        code, said, errors, results = choose(program, "start", "--network", "mlp,srgan", "--precision", "bf16")
+        assert code == 0 and "\nlargest_empty_s " in said and [r["network"] for r in results] == ["mlp", "srgan"], (said, errors)
+        assert all(r["isa"] == "" and 0 < r["full_s"] < 60 for r in results), results
 
 
 def compare(folder, *words):
@@ -127,6 +175,7 @@ def check_agreement():
 
 def main():
     check_networks()
+    check_choices()
     check_agreement()
     zen3, amx, arm = ("flags : fpu avx2 fma\n", "flags : fpu avx2 avx512f amx_bf16\n", "Features : fp asimd bf16\n")
     tried, said = variants(None, zen3)

@@ -45,6 +45,12 @@ for script in step_vs_pytorch gan_vs_pytorch upscale_vs_onnxruntime niqe_vs_pyiq
     expect 2 "--threads is a list" "$path" --threads 0
     expect 1 "$script: /nowhere/codistill is not there" "$path" --codistill /nowhere/codistill
 done
+expect 0 "usage: tools/bench/choices.sh" env -C / "$PWD/tools/bench/choices.sh" --help
+expect 2 "unrecognized arguments: --frobnicate" tools/bench/choices.sh rule --frobnicate
+expect 2 "invalid choice: 'luck'" tools/bench/choices.sh luck
+expect 2 "there is no network 'vit'" tools/bench/choices.sh start --codistill /bin/true --network mlp,vit
+expect 2 "there is no precision f64" tools/bench/choices.sh start --codistill /bin/true --precision f64
+expect 1 "choices: /nowhere/codistill is not there" tools/bench/choices.sh busy --codistill /nowhere/codistill
 expect 0 "usage: tools/bench/exchange_net.sh" env -C / "$PWD/tools/bench/exchange_net.sh" --help
 expect 2 "there are rates such as" tools/bench/exchange_net.sh --rates fast
 expect 1 "/nowhere/codistill is not there" tools/bench/exchange_net.sh --codistill /nowhere/codistill

@@ -19,13 +19,7 @@
 
 static const char help[] =
     "usage: codistill bench step [options] [model option=value ...]\n\n"
-    "Times one training step (forward, backward, Adam) on random data, op by op.\n\n"
-    "  --recipe NAME\twhat a step computes, as in train.recipe; all its sub-steps are timed (supervised)\n"
-    "  --model NAME\tarchitecture (srresnet)\n"
-    "  --batch N\tpictures in a step (16)\n"
-    "  --patch N\tside of the low-resolution crop, or of a classifier's pictures, in pixels (24)\n"
-    "  --precision P\tauto, f32 or bf16 (auto)\n"
-    "  --threads N\tnumber of threads (1)\n"
+    "Times one training step (forward, backward, Adam) on random data, op by op.\n\n" COD_BENCH_STEP_HELP
     "  --repeats N\tnumber of steps timed, after 2 to warm up (7)\n"
     "  --device D\twhere to compute: auto, cpu or cuda; auto uses a GPU if there is one (auto)\n"
     "  --no-autotune\tuse fixed implementations instead of the fastest ones\n"
@@ -251,12 +245,7 @@ static int parse(int argc, char **argv, step_options *options)
     cod_bench_training_options *training = &options->training;
     cod_bench_numbers numbers = {0};
     const char *precision = "auto";
-    const cod_argument own[] = {{.name = "model", .text = &training->model, .words = COD_WORDS_KINDS},
-                                {.name = "recipe", .text = &training->recipe, .words = COD_WORDS_RECIPES},
-                                {.name = "batch", .text = &numbers.batch},
-                                {.name = "patch", .text = &numbers.patch},
-                                {.name = "precision", .text = &precision, .choices = cod_precision_names},
-                                {.name = "threads", .text = &numbers.threads},
+    const cod_argument own[] = {COD_BENCH_STEP_ARGUMENTS(training, &numbers, &precision),
                                 {.name = "repeats", .text = &numbers.repeats},
                                 {.name = "device", .text = &training->device, .choices = cod_device_names},
                                 {.name = "backend", .text = &training->backend, .words = COD_WORDS_BACKENDS},

@@ -8,6 +8,7 @@
 #define COD_TOOLS_BENCH_TRAINING_H
 
 #include "infer/upscaler.h"
+#include "tools/arguments.h"
 #include "train/strategy.h"
 
 typedef struct cod_bench_training_options {
@@ -28,6 +29,23 @@ typedef struct cod_bench_training_options {
 typedef struct cod_bench_numbers {
     const char *batch, *patch, *threads, *repeats;
 } cod_bench_numbers;
+
+/** What benches of a step ask alike: an initialiser's rows of cod_argument, and their lines of help. */
+#define COD_BENCH_STEP_ARGUMENTS(training, numbers, precision_name)                                                    \
+    {.name = "model", .text = &(training)->model, .words = COD_WORDS_KINDS},                                           \
+        {.name = "recipe", .text = &(training)->recipe, .words = COD_WORDS_RECIPES},                                   \
+        {.name = "batch", .text = &(numbers)->batch}, {.name = "patch", .text = &(numbers)->patch},                    \
+        {.name = "precision", .text = (precision_name), .choices = cod_precision_names},                               \
+    {                                                                                                                  \
+        .name = "threads", .text = &(numbers)->threads                                                                 \
+    }
+#define COD_BENCH_STEP_HELP                                                                                            \
+    "  --recipe NAME\twhat a step computes, as in train.recipe, with all its sub-steps (supervised)\n"                 \
+    "  --model NAME\tarchitecture (srresnet)\n"                                                                        \
+    "  --batch N\tpictures in a step (16)\n"                                                                           \
+    "  --patch N\tside of the low-resolution crop, or of a classifier's pictures, in pixels (24)\n"                    \
+    "  --precision P\tauto, f32 or bf16 (auto)\n"                                                                      \
+    "  --threads N\tnumber of threads (1)\n"
 
 /** Reads them, or takes 16, 24, 1 and 7. @return as cod_argument_number() */
 int cod_bench_numbers_read(const char *command, const cod_bench_numbers *numbers, cod_bench_training_options *options,

@@ -17,16 +17,12 @@ static const char help[] =
     "usage: codistill bench tune [options] [model option=value ...]\n\n"
     "Times the implementations of each convolution of a training step on this processor, and remembers the fastest "
     "for later runs, whatever was remembered before. A rule chooses one by its shape; another one is taken only if it "
-    "is at least 5 % faster, in all rounds but one. Best on a quiet machine.\n\n"
-    "  --recipe NAME\twhat a step computes, as in train.recipe (supervised)\n"
-    "  --model NAME\tarchitecture (srresnet)\n"
-    "  --batch N\tpictures in a step (16)\n"
-    "  --patch N\tside of the low-resolution crop, or of a classifier's pictures, in pixels (24)\n"
-    "  --precision P\tauto, f32 or bf16 (auto)\n"
-    "  --threads N\tnumber of threads (1); choices are remembered for this number\n"
+    "is at least 5 % faster, in all rounds but one. Choices are remembered for this "
+    "number of threads. Best on a quiet machine.\n\n" COD_BENCH_STEP_HELP
     "  --json\tprint everything as one JSON object\n\n"
     "The table has a row for each shape: how many convolutions of the step have it, the time of each implementation on "
-    "a part of the batch, in microseconds, the one that the rule chooses in brackets, what is chosen, by how much it "
+    "a part of the batch, in microseconds, with that part of what it does once for all after an update of the weights, "
+    "the one that the rule chooses in brackets, what is chosen, by how much it "
     "is faster than the rule's, and the noise: by what share its runs took longer than the least. `?` marks a choice "
     "with noise above 25 %, which is made again by a later run on a quiet machine.\n";
 
@@ -191,12 +187,7 @@ int cod_bench_tune(int argc, char **argv)
     cod_bench_numbers numbers = {0};
     int repeats = 0;
     const char *precision = "auto";
-    const cod_argument own[] = {{.name = "model", .text = &training->model, .words = COD_WORDS_KINDS},
-                                {.name = "recipe", .text = &training->recipe, .words = COD_WORDS_RECIPES},
-                                {.name = "batch", .text = &numbers.batch},
-                                {.name = "patch", .text = &numbers.patch},
-                                {.name = "precision", .text = &precision, .choices = cod_precision_names},
-                                {.name = "threads", .text = &numbers.threads},
+    const cod_argument own[] = {COD_BENCH_STEP_ARGUMENTS(training, &numbers, &precision),
                                 {.name = "json", .flag = &options.json}};
     int code = cod_arguments_parse(argc, argv, help, own, sizeof own / sizeof own[0], NULL, NULL);
     code = code < 0 ? cod_bench_numbers_read(argv[0], &numbers, training, &repeats) : code;
