@@ -20,8 +20,11 @@ typedef struct cpu_rows {
     bool bf16;
 } cpu_rows;
 
-/** CPU_ACT_SLOPE: v > 0 ? v : slope·v, which covers none (slope 1), ReLU (0), leaky ReLU and PReLU. */
-typedef enum cpu_activation { CPU_ACT_SLOPE, CPU_ACT_SIGMOID, CPU_ACT_TANH } cpu_activation;
+/**
+ * CPU_ACT_SLOPE: v > 0 ? v : slope·v, which covers none (slope 1), ReLU (0), leaky ReLU and PReLU. CPU_ACT_NONE: faster,
+ * for the affine kernels alone.
+ */
+typedef enum cpu_activation { CPU_ACT_SLOPE, CPU_ACT_SIGMOID, CPU_ACT_TANH, CPU_ACT_NONE } cpu_activation;
 
 /** Per-channel vectors of a normalisation with activation: v = (x - mean)·scale + offset. */
 typedef struct cpu_affine {
@@ -156,9 +159,12 @@ typedef struct cpu_kernels {
     /** y = activation(v) + b. */
     void (*affine_add)(cpu_rows x, cpu_rows b, cpu_rows y, int64_t pixels, int64_t channels, cpu_activation act,
                        const cpu_affine *p);
-    /** g = dy·activation'(v): sums[0] = Σ g, sums[1] = Σ g·(x - mean), sums[2] = Σ over v <= 0 of dy·v. */
+    /**
+     * g = dy·activation'(v): sums[0] = Σ g, sums[1] = Σ g·(x - mean), and where `slopes`, of CPU_ACT_SLOPE alone,
+     * sums[2] = Σ over v <= 0 of dy·v.
+     */
     void (*affine_backward_sums)(cpu_rows x, cpu_rows dy, int64_t pixels, int64_t channels, cpu_activation act,
-                                 const cpu_affine *p, float *sums);
+                                 bool slopes, const cpu_affine *p, float *sums);
     /** dx (+)= scale·(g - a - (x - mean)·b). */
     void (*affine_backward)(cpu_rows x, cpu_rows dy, cpu_rows dx, int64_t pixels, int64_t channels, cpu_activation act,
                             const cpu_affine *p, const float *a, const float *b, bool accumulate);

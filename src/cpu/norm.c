@@ -20,6 +20,7 @@ typedef struct norm_run {
     cpu_rows x, dy, residual, y; /**< y: the output, or dx */
     float *parameters, *sums;
     cpu_affine affine;
+    bool slopes; /**< backward: their gradient is wanted */
 } norm_run;
 
 static cod_status norm_create(cod_plan *plan, cod_status (*run)(cod_plan *plan))
@@ -50,6 +51,12 @@ static norm_run norm_begin(const cod_plan *plan, const cod_view *slope)
     return run;
 }
 
+static cpu_activation activation_of(const norm_run *run)
+{
+    const cod_op_attr *attr = &run->plan->op.attr;
+    return attr->activation == COD_ACT_NONE ? CPU_ACT_NONE : cpu_activation_of(attr);
+}
+
 static void add_chunks(const norm_run *run, int64_t vector, int64_t channel, double *sum)
 {
     *sum = 0;
@@ -74,7 +81,7 @@ static void affine_chunk(void *context, int64_t i, int thread)
     const cpu_chunks *chunks = &run->state->chunks;
     const int64_t first = i * chunks->size, pixels = cpu_chunk_length(chunks, i), channels = run->state->channels;
     const cpu_rows x = cpu_rows_from(run->x, first), y = cpu_rows_from(run->y, first);
-    const cpu_activation activation = cpu_activation_of(&run->plan->op.attr);
+    const cpu_activation activation = activation_of(run);
     const cpu_kernels *kernels = run->plan->device->kernels;
     if (run->residual.data != NULL)
         kernels->affine_add(x, cpu_rows_from(run->residual, first), y, pixels, channels, activation, &run->affine);
@@ -156,7 +163,7 @@ static void backward_sums_chunk(void *context, int64_t i, int thread)
     const int64_t first = i * chunks->size;
     run->plan->device->kernels->affine_backward_sums(
         cpu_rows_from(run->x, first), cpu_rows_from(run->dy, first), cpu_chunk_length(chunks, i), run->state->channels,
-        cpu_activation_of(&run->plan->op.attr), &run->affine, run->sums + i * SUMS * run->state->padded);
+        activation_of(run), run->slopes, &run->affine, run->sums + i * SUMS * run->state->padded);
 }
 
 static void backward_chunk(void *context, int64_t i, int thread)
@@ -167,7 +174,7 @@ static void backward_chunk(void *context, int64_t i, int thread)
     const int64_t first = i * chunks->size, padded = run->state->padded;
     run->plan->device->kernels->affine_backward(
         cpu_rows_from(run->x, first), cpu_rows_from(run->dy, first), cpu_rows_from(run->y, first),
-        cpu_chunk_length(chunks, i), run->state->channels, cpu_activation_of(&run->plan->op.attr), &run->affine,
+        cpu_chunk_length(chunks, i), run->state->channels, activation_of(run), &run->affine,
         run->parameters + A * padded, run->parameters + B * padded, run->plan->op.accumulate);
 }
 
@@ -197,10 +204,11 @@ static cod_status norm_backward_run(cod_plan *plan)
     const float *const gamma = cod_view_host(&op->inputs[2]), *const inv_std = cod_view_host(&op->inputs[5]);
     for (int64_t c = 0; c < state->channels; c++)
         p[SCALE * padded + c] = gamma[c] * inv_std[c];
+    run.slopes = cpu_present(&op->outputs[3]);
     cpu_parallel_for(plan->device, state->chunks.count, backward_sums_chunk, &run);
 
     float *const dgamma = cod_view_host(&op->outputs[1]), *const dbeta = cod_view_host(&op->outputs[2]);
-    float *const dslope = cpu_present(&op->outputs[3]) ? cod_view_host(&op->outputs[3]) : NULL;
+    float *const dslope = run.slopes ? cod_view_host(&op->outputs[3]) : NULL;
     const bool one_slope = dslope != NULL && cod_shape_count(op->outputs[3].shape) == 1;
     const double count = (double)state->chunks.pixels;
     double slope_sum = 0;
@@ -208,14 +216,16 @@ static cod_status norm_backward_run(cod_plan *plan)
         double g, gd, s;
         add_chunks(&run, 0, c, &g);
         add_chunks(&run, 1, c, &gd);
-        add_chunks(&run, 2, c, &s);
         const double scale = (double)inv_std[c];
         p[A * padded + c] = (float)(g / count);
         p[B * padded + c] = (float)(gd * scale * scale / count);
         dgamma[c] = (float)(gd * scale) + (op->accumulate ? dgamma[c] : 0);
         dbeta[c] = (float)g + (op->accumulate ? dbeta[c] : 0);
+        if (!run.slopes)
+            continue;
+        add_chunks(&run, 2, c, &s);
         slope_sum += s;
-        if (dslope != NULL && !one_slope)
+        if (!one_slope)
             dslope[c] = (float)s + (op->accumulate ? dslope[c] : 0);
     }
     if (one_slope)
