@@ -47,6 +47,7 @@ cod_status cpu_plan_added(cod_plan *plan, cpu_plan_constructor *construct)
     COD_TRY(cpu_plan_create(plan->device, &convolution, construct, &state->convolution));
     COD_TRY(cpu_plan_create(plan->device, &sum, cpu_plan_add, &state->sum));
     plan->prepare = added_prepare;
+    plan->pack = state->convolution->pack;
     plan->run = added_run;
     return COD_OK;
 }

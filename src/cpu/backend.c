@@ -13,6 +13,7 @@ static void cpu_close(cod_device *device)
     cpu_tune_clear(device);
     cpu_onednn_destroy(device->onednn);
     cod_aligned_free(device->scratch);
+    cod_aligned_free(device->between.host);
     cod_aligned_free(device);
 }
 

@@ -41,6 +41,8 @@ struct cod_device {
     cpu_onednn *onednn;
     char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
     size_t scratch_bytes;
+    /** What passes between the parts of one plan while it runs: shared by all plans; grown by cpu_device_need_between(). */
+    cod_buffer between;
     const cpu_candidate *forced; /**< candidate forced for every convolution that it fits; NULL = none */
     bool no_autotune, tune_read, retimes_doubtful;
     cpu_tuned *tuned; /**< timings, of this run and of earlier ones */
@@ -69,6 +71,8 @@ void cpu_plan_destroy(cod_plan *plan);
 
 /** Makes the device's scratch at least this large; for constructors only. */
 COD_MUST_CHECK cod_status cpu_device_need_scratch(cod_device *device, size_t bytes);
+/** Makes the device's buffer `between` at least this large; for constructors only. */
+COD_MUST_CHECK cod_status cpu_device_need_between(cod_device *device, size_t bytes);
 COD_MUST_CHECK cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes);
 
 /** Allocates the plan's zeroed state. */
@@ -199,7 +203,6 @@ COD_MUST_CHECK cod_status cpu_use_threads(int threads);
 /** Runs function(context, i, thread) for i = 0 … count-1 on the device's threads; each i exactly once. */
 void cpu_parallel_for(const cod_device *device, int64_t count, void (*function)(void *context, int64_t i, int thread),
                       void *context);
-
 /**
  * Pixels cut into chunks of a size that depends on the shape alone, so that sums over chunks, added in order, do not
  * depend on the number of threads. A chunk fits the second-level cache and is short enough for f32 partial sums.

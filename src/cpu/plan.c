@@ -33,17 +33,30 @@ cod_status cpu_plan_alloc_state(cod_plan *plan, size_t bytes)
     return cod_aligned_alloc(&plan->state, bytes);
 }
 
-/** Moving it is safe because plans read the device's pointer when they run: nothing is recorded with its address. */
+/** Moving the memory is safe because plans read its address when they run: nothing is recorded with it. */
+static cod_status grow(void **memory, size_t *bytes, size_t needed)
+{
+    if (needed <= *bytes)
+        return COD_OK;
+    void *larger;
+    COD_TRY(cod_aligned_alloc(&larger, needed));
+    cod_aligned_free(*memory);
+    *memory = larger;
+    *bytes = needed;
+    return COD_OK;
+}
+
 cod_status cpu_device_need_scratch(cod_device *device, size_t bytes)
 {
-    if (bytes <= device->scratch_bytes)
-        return COD_OK;
-    void *memory;
-    COD_TRY(cod_aligned_alloc(&memory, bytes));
-    cod_aligned_free(device->scratch);
+    void *memory = device->scratch;
+    const cod_status status = grow(&memory, &device->scratch_bytes, bytes);
     device->scratch = memory;
-    device->scratch_bytes = bytes;
-    return COD_OK;
+    return status;
+}
+
+cod_status cpu_device_need_between(cod_device *device, size_t bytes)
+{
+    return grow(&device->between.host, &device->between.bytes, bytes);
 }
 
 cod_status cpu_plan_need_scratch(cod_plan *plan, size_t bytes)

@@ -362,6 +362,31 @@ TEST(residuals_are_added)
     }
 }
 
+/** What lies before a shuffle is in memory of all plans, which a later plan may move. */
+TEST(a_later_shuffle_of_more_pixels_changes_no_earlier_one)
+{
+    static const layer small = {1, 3, 5, 64, 64, 3, 1, 1}, large = {2, 64, 64, 64, 64, 3, 1, 1};
+    static const cod_op_kind kinds[] = {COD_OP_CONV2D, COD_OP_CONV2D_BACKWARD_DATA};
+    for (size_t k = 0; k < 2; k++) {
+        const cod_test_layout dense = {COD_F32, COD_F32, 0, 0};
+        const cod_op op = cod_test_layer_op(&small, kinds[k], dense, 2);
+        const cod_op other = cod_test_layer_op(&large, kinds[k], dense, 2);
+        double before[3 * 5 * 64], after[3 * 5 * 64];
+        cod_test_op first, later;
+        assert_ok(cod_test_op_init(&first, test_cpu, &op));
+        assert_ok(cod_test_op_randomise(&first, k, false));
+        assert_ok(cod_test_op_run(&first));
+        assert_ok(cod_test_op_read(&first, COD_OP_MAX_INPUTS, before));
+        assert_ok(cod_test_op_init(&later, test_cpu, &other));
+        assert_ok(cod_test_op_run(&later));
+        assert_ok(cod_test_op_run(&first));
+        assert_ok(cod_test_op_read(&first, COD_OP_MAX_INPUTS, after));
+        assert_memory_equal(before, after, sizeof before);
+        cod_test_op_clear(&first);
+        cod_test_op_clear(&later);
+    }
+}
+
 TEST(layers_agree_in_f32)
 {
     check_layers(COD_F32);
