@@ -77,8 +77,8 @@ static void list_candidates(const cod_plan *plan, cuda_candidates *list)
     conv_shuffled_candidates(plan, key, list_own, list);
 }
 
-/** All candidates of the op give what `ref` gives. @return how many could */
-static int check_candidates(const cod_op *op, uint64_t seed)
+/** All candidates of the op, or the one of this name, give what `ref` gives. @return how many could */
+static int check_candidates(const cod_op *op, uint64_t seed, const char *only = nullptr)
 {
     cod_test_op expected, actual;
     cuda_candidates list;
@@ -98,6 +98,8 @@ static int check_candidates(const cod_op *op, uint64_t seed)
         apply_join(&expected, &actual);
     list_candidates(actual.plan, &list);
     for (size_t i = 0; i < list.count; i++) {
+        if (only != nullptr && strcmp(list.names[i], only) != 0)
+            continue;
         cod_status status = remake(&actual, &list.items[i]);
         write_integers(&actual, seed);
         COD_THEN(status, cod_test_op_run(&actual));
