@@ -11,6 +11,7 @@ static void cpu_close(cod_device *device)
     if (device == NULL)
         return;
     cpu_tune_clear(device);
+    cpu_trial_forget(device);
     cpu_onednn_destroy(device->onednn);
     cod_aligned_free(device->scratch);
     cod_aligned_free(device->between.host);
@@ -201,6 +202,8 @@ static cod_status cpu_plan_run(cod_plan *plan, cod_queue *queue)
 {
     (void)queue;
     COD_TRY(cpu_use_threads(plan->device->threads));
+    if (plan->device->trial_memory != NULL)
+        cpu_trial_forget(plan->device);
     return plan->watch.tuned != NULL ? cpu_watch_run(plan) : plan->run(plan);
 }
 

@@ -23,7 +23,7 @@
  * release them. The parity tests run on AMX where ctest finds it.
  *
  * Convolutions. Several implementations may be able to compute one. When a plan is made, they are timed on this
- * processor, for at most 0.8 s in all, and the fastest is remembered in ~/.cache/codistill/convolutions.txt
+ * processor, for at most 0.6 s in all, and the fastest is remembered in ~/.cache/codistill/convolutions.txt
  * (XDG_CACHE_HOME). Plans are timed now and then as they run, so that a wrong choice is found out and made again by a
  * later process. Deterministic plans, and all with cod_device_options.no_autotune, take a fixed choice.
  * COD_CPU_CONVOLUTION=columns|tiles|narrow|winograd|winograd4|strided|phased|onednn forces one wherever it fits,

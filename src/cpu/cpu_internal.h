@@ -47,6 +47,8 @@ struct cod_device {
     bool no_autotune, tune_read, retimes_doubtful;
     cpu_tuned *tuned; /**< timings, of this run and of earlier ones */
     double tune_spent_s;
+    void *trial_memory; /**< of the device's trials, until a plan runs in earnest */
+    size_t trial_bytes;
     double watched_expected_s, watched_s; /**< sums over plans that are watched */
     cpu_pack *packs;                      /**< of its plans */
     char description[160];

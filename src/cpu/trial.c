@@ -19,18 +19,42 @@ typedef struct trial {
     double share; /**< of the op's work */
 } trial;
 
-static cod_status give_memory(trial *t, cod_view *view)
+static void give_buffer(trial *t, cod_view *view)
 {
     if (!cpu_present(view))
-        return COD_OK;
+        return;
     cod_buffer *buffer = &t->buffers[t->count++];
     const int64_t elements = view->shape.n * view->shape.h * view->shape.w * view->pixel_stride;
     buffer->bytes = (size_t)elements * cod_dtype_bytes(view->dtype);
-    COD_TRY(cod_aligned_alloc(&buffer->host, buffer->bytes));
-    memset(buffer->host, 0, buffer->bytes); /* pages that were never written share one of zeros */
     view->buffer = buffer;
     view->offset = 0;
+}
+
+/** Memory for all buffers, which trials have one after another: fresh memory costs more than many a trial. */
+static cod_status give_memory(cod_device *device, trial *t)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < t->count; i++)
+        bytes += cod_align_up(t->buffers[i].bytes);
+    if (bytes > device->trial_bytes) {
+        cpu_trial_forget(device);
+        COD_TRY(cod_aligned_alloc(&device->trial_memory, bytes));
+        device->trial_bytes = bytes;
+    }
+    char *at = device->trial_memory;
+    memset(at, 0, bytes); /* pages that were never written share one of zeros */
+    for (size_t i = 0; i < t->count; i++) {
+        t->buffers[i].host = at;
+        at += cod_align_up(t->buffers[i].bytes);
+    }
     return COD_OK;
+}
+
+void cpu_trial_forget(cod_device *device)
+{
+    cod_aligned_free(device->trial_memory);
+    device->trial_memory = NULL;
+    device->trial_bytes = 0;
 }
 
 static bool is_weights(const cod_op *op, bool output, size_t i)
@@ -79,8 +103,9 @@ double cpu_trial_share(const cod_op *op, int threads)
     return (double)choose_pictures(op, threads) / (double)x.n * (double)choose_lines(op) / (double)x.h;
 }
 
-static cod_status trial_init(trial *t, const cod_op *op, int threads)
+static cod_status trial_init(cod_device *device, trial *t, const cod_op *op)
 {
+    const int threads = device->threads;
     const int64_t pictures = choose_pictures(op, threads), lines = choose_lines(op), height = input_of(op).h;
     *t = (trial){.op = *op, .share = cpu_trial_share(op, threads)};
     for (size_t i = 0; i < COD_OP_MAX_INPUTS + COD_OP_MAX_OUTPUTS; i++) {
@@ -92,15 +117,9 @@ static cod_status trial_init(trial *t, const cod_op *op, int threads)
             if (lines < height)
                 view->shape.h = view->shape.h / height * lines; /* shuffled pictures are a multiple as high */
         }
-        COD_TRY(give_memory(t, view));
+        give_buffer(t, view);
     }
-    return COD_OK;
-}
-
-static void trial_clear(trial *t)
-{
-    for (size_t i = 0; i < t->count; i++)
-        cod_aligned_free(t->buffers[i].host);
+    return give_memory(device, t);
 }
 
 /** How often another process has taken a processor from a thread of this one. */
@@ -225,7 +244,7 @@ cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *
     cpu_contender all[COD_CPU_MOST_CHOICES] = {{0}};
     const size_t scratch = device->scratch_bytes;
     *verdict = (cpu_verdict){.chosen = rule};
-    cod_status status = trial_init(&t, op, device->threads);
+    cod_status status = trial_init(device, &t, op);
     COD_THEN(status, warm_up(device, &t, candidates, count, all));
     COD_THEN(status, run_rounds(all, count, &verdict->rounds));
     if (status == COD_OK) {
@@ -235,7 +254,6 @@ cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *
     }
     for (size_t i = 0; i < count; i++)
         drop(&all[i]);
-    trial_clear(&t);
     /* What a loser needed is given back. */
     if (status == COD_OK && device->scratch_bytes > scratch) {
         cod_aligned_free(device->scratch);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /** Of a process; what is left over at its end waits for the next start. */
-static const double budget_s = 0.8;
+static const double budget_s = 0.6;
 
 /** The processor's name, once. */
 static const char *processor(void)

@@ -51,6 +51,9 @@ double cpu_trial_share(const cod_op *op, int threads);
 COD_MUST_CHECK cod_status cpu_trial(cod_device *device, const cod_op *op, const cpu_candidate *const *candidates,
                                     size_t count, size_t rule, cpu_verdict *verdict);
 
+/** Frees the memory that trials of the device had. */
+void cpu_trial_forget(cod_device *device);
+
 /** Whether runs took such unlike times that the choice is to be made again. */
 static inline bool cpu_is_doubtful(const cpu_verdict *verdict)
 {

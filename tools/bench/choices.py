@@ -129,10 +129,13 @@ def busy(arguments, setting, folder):
 def start(arguments, setting, folder):
     """{"empty_s", "full_s"}"""
     times = {"empty_s": [], "full_s": []}
+    full = folder / "full"
+    full.mkdir()
+    tune(arguments, setting, full)
     for _ in range(arguments.pairs):
         shutil.rmtree(folder / "codistill", ignore_errors=True)
-        for kind in times:
-            with step(arguments, setting, folder) as server:
+        for kind, cache in zip(times, (folder, full)):
+            with step(arguments, setting, cache) as server:
                 times[kind].append(server.first_s)
     empty, full = (statistics.median(t) for t in times.values())
     say(f"  {setting.label():32s} empty cache {empty:.2f} s, full {full:.2f} s; the least {min(times['empty_s']):.2f} and {min(times['full_s']):.2f}")
