@@ -225,15 +225,21 @@ static int list(cudnn_bag *bag, const cudnn_target *target, const cod_op *op, in
     return count;
 }
 
+/** Ends the test as skipped where cuDNN cannot be told of a GPU that is not there. */
+static void describe_h100_or_skip(cudnn_bag *bag, cudnn_target *target)
+{
+    if (describe_h100(bag, target))
+        return;
+    printf("    %s\n", cod_error_message());
+    cudnn_bag_clear(bag);
+    skip();
+}
+
 TEST(engines_are_listed_for_a_gpu_that_is_not_there)
 {
     cudnn_bag bag = {cudnn_library(), nullptr, 0, 0, COD_OK};
     cudnn_target target;
-    if (!describe_h100(&bag, &target)) {
-        printf("    %s\n", cod_error_message());
-        cudnn_bag_clear(&bag);
-        skip();
-    }
+    describe_h100_or_skip(&bag, &target);
     for (int number = 0; number < 3; number++) {
         const layer &l = layers[number];
         const cod_op forward = convolution(l, COD_OP_CONV2D, COD_BF16, PLAIN),
@@ -263,11 +269,7 @@ TEST(engines_are_built_on_several_threads)
 {
     cudnn_bag bag = {cudnn_library(), nullptr, 0, 0, COD_OK};
     cudnn_target target;
-    if (!describe_h100(&bag, &target)) {
-        printf("    %s\n", cod_error_message());
-        cudnn_bag_clear(&bag);
-        skip();
-    }
+    describe_h100_or_skip(&bag, &target);
     const cod_op op = convolution(layers[1], COD_OP_CONV2D, COD_BF16, ACTIVATED);
     cudnn_shape *apart = nullptr, *together = nullptr;
     int texts = 0;
