@@ -3,6 +3,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

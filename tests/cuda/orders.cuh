@@ -9,6 +9,7 @@
 #include "cuda/warp.cuh"
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 extern "C" {
