@@ -8,6 +8,9 @@
 
 #include "exact.cuh"
 
+#include <cstdio>
+#include <cstring>
+
 /* Ops. */
 
 struct layer {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 extern "C" {
 #include "support/test.h" /* last: cmocka defines `fail` */

@@ -2,6 +2,7 @@
 #include "cuda/narrow.cuh"
 
 #include <cstdlib>
+#include <initializer_list>
 
 extern "C" {
 #include "pair.h"

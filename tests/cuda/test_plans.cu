@@ -7,6 +7,8 @@
 #include "cuda/update.cuh"
 #include "cuda/walk.cuh"
 
+#include <initializer_list>
+
 extern "C" {
 #include "pair.h"
 #include "support/test.h" /* last: cmocka defines `fail` */

@@ -1,6 +1,8 @@
 /* Scratch memory that gradients of weights share (src/cuda/scratch.cuh). */
 #include "cuda/scratch.cuh"
 
+#include <initializer_list>
+
 extern "C" {
 #include "pair.h"
 #include "support/test.h" /* last: cmocka defines `fail` */

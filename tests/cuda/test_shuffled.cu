@@ -4,6 +4,8 @@
  */
 #include "cuda/conv_device.cuh"
 
+#include <cstdlib>
+
 /** What the planted kernel does wrong beside `missing`. */
 static enum { NOTHING, NEIGHBOURS_TRANSPOSED, NAN_SWALLOWED } wrong;
 

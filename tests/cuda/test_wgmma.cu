@@ -3,6 +3,7 @@
 #include "cuda/wgmma.cuh"
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 extern "C" {

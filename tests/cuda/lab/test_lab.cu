@@ -8,6 +8,8 @@
 
 #include "cuda/cuda_internal.h"
 
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 extern "C" {
