@@ -41,7 +41,7 @@ struct cod_device {
     cpu_onednn *onednn;
     char *scratch; /**< shared by all plans; grown by cpu_plan_need_scratch() only */
     size_t scratch_bytes;
-    /** What passes between the parts of one plan while it runs: shared by all plans; grown by cpu_device_need_between(). */
+    /** What passes between parts of a plan while it runs; shared by all plans, grown by cpu_device_need_between(). */
     cod_buffer between;
     const cpu_candidate *forced; /**< candidate forced for every convolution that it fits; NULL = none */
     bool no_autotune, tune_read, retimes_doubtful;

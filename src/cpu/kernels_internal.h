@@ -21,8 +21,8 @@ typedef struct cpu_rows {
 } cpu_rows;
 
 /**
- * CPU_ACT_SLOPE: v > 0 ? v : slope·v, which covers none (slope 1), ReLU (0), leaky ReLU and PReLU. CPU_ACT_NONE: faster,
- * for the affine kernels alone.
+ * CPU_ACT_SLOPE: v > 0 ? v : slope·v, which covers none (slope 1), ReLU (0), leaky ReLU and PReLU. CPU_ACT_NONE, which
+ * is faster: for the affine kernels alone.
  */
 typedef enum cpu_activation { CPU_ACT_SLOPE, CPU_ACT_SIGMOID, CPU_ACT_TANH, CPU_ACT_NONE } cpu_activation;
 

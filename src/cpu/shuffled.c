@@ -1,8 +1,8 @@
 /*
  * A convolution whose output's pixels are shuffled, as two or three plans: the convolution on an image in memory that
  * all such plans share, the shuffle, and a PReLU with a slope for each channel. For implementations that do not store
- * shuffled by themselves. (In slices of the batch that the second-level cache holds it takes 8 % longer with one thread,
- * and four times as long with two: a convolution of one image reads all weights and divides its work badly.)
+ * shuffled by themselves. (Slices of the batch that the second-level cache holds took 8 % longer with one thread, and
+ * four times as long with two: a convolution of one image reads all weights and divides its work badly.)
  */
 #include "cpu/cpu_internal.h"
 

@@ -86,7 +86,7 @@ static void set_shape(cod_view *view, cod_shape shape)
 }
 
 /**
- * Blocks of four vectors and what is left of them, single pixels, rows that are no multiple of anything, or more of them
+ * Blocks of four vectors and what is left of them, single pixels, rows that are no multiple of anything, or more rows
  * than kernels take at once where there are several blocks.
  */
 TEST(kernels_over_rows_of_odd_sizes_agree_with_ref)
