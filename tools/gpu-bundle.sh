@@ -9,7 +9,7 @@ program=${COD_BUNDLE_PROGRAM:-build/release/codistill}
 data=${COD_DATA:-data}
 target=build/gpu-bundle
 most_bytes=47000000 # with what git tracks, below the 64 MiB that may travel
-photos=40
+photos=24
 digits=10000 # of MNIST's training examples; the trial takes 4000 of them
 
 fail() { echo "gpu-bundle: $*" >&2; exit 1; }
