@@ -139,32 +139,38 @@ static inline __m512i beside(int first)
     return _mm512_or_si512(own, _mm512_slli_epi32(_mm512_add_epi32(own, _mm512_set1_epi32(32)), 16));
 }
 
+/** Channels of a pixel; zeros where there is none. */
+static inline __m512i pixel_at(const char *x, int64_t pixel_bytes, int64_t pixels, __mmask32 channels, int64_t p)
+{
+    return p >= 0 && p < pixels ? _mm512_maskz_loadu_epi16(channels, x + p * pixel_bytes) : _mm512_setzero_si512();
+}
+
 /** Pairs of two blocks of channels, or of the first alone. */
 static void pair_blocks(const char *x, int64_t pixel_bytes, int64_t pixels, __mmask32 channels, bool two,
                         const cpu_tile_line *to, char *pairs)
 {
     const __m512i low = beside(0), high = beside(16);
     const int64_t step = to->odd_bytes > 0 ? 1 : 2;
-    __m512i next = _mm512_maskz_loadu_epi16(to->margin == 0 && pixels > 0 ? channels : 0, x);
+    __m512i next = pixel_at(x, pixel_bytes, pixels, channels, -(int64_t)to->margin);
     for (int64_t m = 0; m < to->pitch; m += step) {
         const int64_t p = m + 1 - to->margin;
         const __m512i one = next;
-        const __m512i other = _mm512_maskz_loadu_epi16(p >= 0 && p < pixels ? channels : 0, x + p * pixel_bytes);
+        const __m512i other = pixel_at(x, pixel_bytes, pixels, channels, p);
         char *place = pairs + m / 2 * CPU_TILE_PAIR_BYTES + m % 2 * to->odd_bytes;
         _mm512_storeu_si512(place, _mm512_permutex2var_epi16(one, low, other));
         if (two)
             _mm512_storeu_si512(place + to->block_bytes, _mm512_permutex2var_epi16(one, high, other));
         next = other;
         if (step == 2)
-            next = _mm512_maskz_loadu_epi16(p + 1 >= 0 && p + 1 < pixels ? channels : 0, x + (p + 1) * pixel_bytes);
+            next = pixel_at(x, pixel_bytes, pixels, channels, p + 1);
     }
 }
 
 void cpu_tile_pairs(const char *x, int64_t pixel_bytes, int64_t pixels, int64_t channels, const cpu_tile_line *to)
 {
     for (int64_t c = 0; c < channels; c += 2 * CPU_TILE)
-        pair_blocks(x + c * 2, pixel_bytes, pixels, first_of_32(channels - c), channels - c > CPU_TILE, to,
-                    to->pairs + c / CPU_TILE * to->block_bytes);
+        pair_blocks(pixels > 0 ? x + c * 2 : x, pixel_bytes, pixels, first_of_32(channels - c), channels - c > CPU_TILE,
+                    to, to->pairs + c / CPU_TILE * to->block_bytes);
 }
 
 float cpu_tile_plane_sum(const char *plane, int64_t pixels)
