@@ -10,7 +10,10 @@
 /** Whether the handle is open, and this the process that opened it. */
 COD_MUST_CHECK cod_status handle_check(const codistill *handle);
 
-/** The public status of a call, whose message is kept in the handle. */
-codistill_status handle_give(codistill *handle, cod_status status);
+/** Begins a call: other threads' calls of the handle wait until it leaves. */
+void handle_enter(codistill *handle);
+
+/** Ends it: the public status, whose message is kept in the handle. */
+codistill_status handle_leave(codistill *handle, cod_status status);
 
 #endif

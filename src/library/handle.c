@@ -9,11 +9,26 @@
 #include <string.h>
 #include <unistd.h>
 
-codistill_status handle_give(codistill *handle, cod_status status)
+/** A forked process has no threads whose calls it could wait for; one of its parent may have held the lock. */
+static bool is_own(const codistill *handle)
 {
+    return handle->process == getpid();
+}
+
+void handle_enter(codistill *handle)
+{
+    if (is_own(handle))
+        pthread_mutex_lock(&handle->calls);
+}
+
+codistill_status handle_leave(codistill *handle, cod_status status)
+{
+    if (status != COD_OK)
+        snprintf(handle->error, sizeof handle->error, "%s", cod_error_message());
+    if (is_own(handle))
+        pthread_mutex_unlock(&handle->calls);
     if (status == COD_OK)
         return CODISTILL_OK;
-    snprintf(handle->error, sizeof handle->error, "%s", cod_error_message());
     return status <= COD_ERR_UNSUPPORTED ? (codistill_status)status : CODISTILL_ERR_OTHER;
 }
 
@@ -29,7 +44,7 @@ const char *codistill_version(void)
 
 cod_status handle_check(const codistill *handle)
 {
-    COD_REQUIRE(handle->process == getpid(),
+    COD_REQUIRE(is_own(handle),
                 "this handle belongs to process %ld, of which this one is a fork: open one of its own, under another "
                 "group number",
                 (long)handle->process);
@@ -120,16 +135,18 @@ codistill_status codistill_open(const char *const *settings, size_t setting_coun
     if (handle == NULL)
         return CODISTILL_ERR_MEMORY;
     handle->process = getpid();
+    pthread_mutex_init(&handle->calls, NULL);
     pthread_mutex_init(&handle->lock, NULL);
     pthread_cond_init(&handle->told, NULL);
     pthread_cond_init(&handle->rests, NULL);
-    return handle_give(handle, open_handle(handle, settings, setting_count, tensors, count));
+    handle_enter(handle);
+    return handle_leave(handle, open_handle(handle, settings, setting_count, tensors, count));
 }
 
 /** Of a process that was forked nothing but memory belongs to the handle: no thread, and no file that it may touch. */
 static cod_status end_exchange(codistill *handle)
 {
-    if (handle->process != getpid())
+    if (!is_own(handle))
         return COD_OK;
     worker_end(handle);
     const cod_status status = cod_exchange_destroy(handle->exchange);
@@ -142,12 +159,14 @@ codistill_status codistill_close(codistill *handle)
 {
     if (handle == NULL)
         return CODISTILL_OK;
-    const codistill_status status = handle_give(handle, end_exchange(handle));
+    handle_enter(handle);
+    const codistill_status status = handle_leave(handle, end_exchange(handle));
     for (int p = 0; handle->peers != NULL && p < handle->peer_count; p++)
         free(handle->peers[p].fragments);
     free(handle->peers);
     library_tensors_clear(&handle->tensors);
     library_settings_clear(&handle->settings);
+    pthread_mutex_destroy(&handle->calls);
     pthread_mutex_destroy(&handle->lock);
     pthread_cond_destroy(&handle->told);
     pthread_cond_destroy(&handle->rests);
@@ -157,6 +176,7 @@ codistill_status codistill_close(codistill *handle)
 
 codistill_status codistill_set_data(codistill *handle, size_t index, void *data)
 {
+    handle_enter(handle);
     cod_status status = handle_check(handle);
     if (status == COD_OK && index >= handle->tensors.count)
         status = cod_fail(COD_ERR_ARGUMENT, "tensor %zu: there are %zu", index, handle->tensors.count);
@@ -164,7 +184,7 @@ codistill_status codistill_set_data(codistill *handle, size_t index, void *data)
         status = cod_fail(COD_ERR_ARGUMENT, "tensor '%s' has no data", handle->tensors.items[index].name);
     if (status == COD_OK)
         handle->tensors.items[index].data = data;
-    return handle_give(handle, status);
+    return handle_leave(handle, status);
 }
 
 /* A step. */
@@ -220,9 +240,10 @@ static cod_status do_step(codistill *handle, int64_t step, int *arrived)
 codistill_status codistill_step(codistill *handle, int64_t step, int *arrived)
 {
     const double begin = cod_clock_s();
-    const codistill_status status = handle_give(handle, do_step(handle, step, arrived));
+    handle_enter(handle);
+    const cod_status status = do_step(handle, step, arrived);
     handle->caller_s += cod_clock_s() - begin;
-    return status;
+    return handle_leave(handle, status);
 }
 
 /* Merging. */
@@ -263,7 +284,12 @@ static int each_due(codistill *handle, bool merges)
 
 int codistill_mergeable(codistill *handle)
 {
-    return handle_check(handle) == COD_OK ? each_due(handle, false) : 0;
+    int count = 0;
+    handle_enter(handle);
+    cod_status status = handle_check(handle);
+    if (status == COD_OK)
+        count = each_due(handle, false);
+    return handle_leave(handle, status) == CODISTILL_OK ? count : 0;
 }
 
 static cod_status merge_all(codistill *handle, int *merged)
@@ -278,7 +304,8 @@ static cod_status merge_all(codistill *handle, int *merged)
 codistill_status codistill_merge(codistill *handle, int *merged)
 {
     const double begin = cod_clock_s();
-    const codistill_status status = handle_give(handle, merge_all(handle, merged));
+    handle_enter(handle);
+    const cod_status status = merge_all(handle, merged);
     handle->caller_s += cod_clock_s() - begin;
-    return status;
+    return handle_leave(handle, status);
 }

@@ -52,6 +52,7 @@ struct codistill {
     int64_t step; /**< told last */
     char error[1024];
 
+    pthread_mutex_t calls; /**< of the caller's threads: one call at a time */
     pthread_t worker;
     bool works; /**< there is a worker */
     pthread_mutex_t lock;

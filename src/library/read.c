@@ -49,7 +49,8 @@ static cod_status read_peer(codistill *handle, int peer, codistill_peer *out)
 
 codistill_status codistill_read_peer(codistill *handle, int peer, codistill_peer *out)
 {
-    return handle_give(handle, read_peer(handle, peer, out));
+    handle_enter(handle);
+    return handle_leave(handle, read_peer(handle, peer, out));
 }
 
 static cod_status peer_weights(codistill *handle, int peer, void *const *targets, int64_t *step)
@@ -68,7 +69,8 @@ static cod_status peer_weights(codistill *handle, int peer, void *const *targets
 
 codistill_status codistill_peer_weights(codistill *handle, int peer, void *const *targets, int64_t *step)
 {
-    return handle_give(handle, peer_weights(handle, peer, targets, step));
+    handle_enter(handle);
+    return handle_leave(handle, peer_weights(handle, peer, targets, step));
 }
 
 static cod_status read_figures(codistill *handle, codistill_figures *out)
@@ -88,5 +90,6 @@ static cod_status read_figures(codistill *handle, codistill_figures *out)
 
 codistill_status codistill_read_figures(codistill *handle, codistill_figures *out)
 {
-    return handle_give(handle, read_figures(handle, out));
+    handle_enter(handle);
+    return handle_leave(handle, read_figures(handle, out));
 }

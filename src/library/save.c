@@ -65,7 +65,8 @@ static cod_status save(codistill *handle, const char *path)
 
 codistill_status codistill_save(codistill *handle, const char *path)
 {
-    return handle_give(handle, save(handle, path));
+    handle_enter(handle);
+    return handle_leave(handle, save(handle, path));
 }
 
 /** Copies an array of the file. */
@@ -128,5 +129,6 @@ static cod_status load(codistill *handle, const char *path)
 
 codistill_status codistill_load(codistill *handle, const char *path)
 {
-    return handle_give(handle, load(handle, path));
+    handle_enter(handle);
+    return handle_leave(handle, load(handle, path));
 }

@@ -5,6 +5,9 @@
 #include <codistill.h>
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,6 +27,7 @@ typedef struct group {
     half narrow[WEIGHTS];
     int64_t step;
     int arrived, merged;
+    atomic_bool stop; /**< for a reader */
 } group;
 
 static float widened(uint16_t brain)
@@ -81,6 +85,11 @@ static void assert_bad(const group *g, codistill_status status, codistill_status
     cod_test_assert_contains(codistill_error(g->peers), part);
 }
 
+static void pause_ms(int count)
+{
+    nanosleep(&(struct timespec){.tv_nsec = count * 1000000L}, NULL);
+}
+
 /** One step of each, at the pace of their threads and of storage. */
 static void step_all(group *groups, int count)
 {
@@ -89,7 +98,7 @@ static void step_all(group *groups, int count)
         assert_good(&groups[i], codistill_step(groups[i].peers, ++groups[i].step, &arrived));
         groups[i].arrived += arrived;
     }
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    pause_ms(1);
 }
 
 static void close_all(group *groups, int count)
@@ -242,7 +251,7 @@ TEST_IN_FOLDER(of_two_with_one_number_the_later_goes_on)
     fill(&first, 1);
     fill(&second, 1);
     assert_good(&first, join(&first, 0, NULL));
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* their clocks count milliseconds */
+    pause_ms(5); /* their clocks count milliseconds */
     assert_good(&second, join(&second, 0, NULL));
     for (int published = 0; published < 2;) {
         codistill_figures figures;
@@ -252,7 +261,7 @@ TEST_IN_FOLDER(of_two_with_one_number_the_later_goes_on)
     }
     while (status == CODISTILL_OK) {
         status = codistill_step(first.peers, ++first.step, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pause_ms(1);
     }
     assert_bad(&first, status, CODISTILL_ERR_IO, "group 0");
     step_all(&second, 1);
@@ -316,8 +325,51 @@ TEST_IN_FOLDER(peers_with_other_tensors_are_rejected)
     close_all(groups, GROUPS);
 }
 
+/** Reads all that can be read, until the group says stop. */
+static void *read_on(void *context)
+{
+    group *g = context;
+    while (!atomic_load(&g->stop)) {
+        codistill_figures figures;
+        codistill_peer peer;
+        float wide[WEIGHTS];
+        void *targets[] = {wide, NULL, NULL, NULL};
+        int64_t step;
+        if (codistill_read_figures(g->peers, &figures) != CODISTILL_OK ||
+            codistill_read_peer(g->peers, 0, &peer) != CODISTILL_OK ||
+            codistill_peer_weights(g->peers, 0, targets, &step) != CODISTILL_OK)
+            return g;
+        pause_ms(1); /* a lock is not fair: others get their turn */
+    }
+    return NULL;
+}
+
+/** Under the thread sanitizer, above all. */
+TEST_IN_FOLDER(threads_share_a_handle)
+{
+    group groups[GROUPS] = {{0}};
+    pthread_t reader;
+    void *failed;
+    for (int i = 0; i < GROUPS; i++) {
+        fill(&groups[i], i == 0 ? 1 : 3);
+        assert_good(&groups[i], join(&groups[i], i, NULL));
+    }
+    assert_int_equal(pthread_create(&reader, NULL, read_on, &groups[0]), 0);
+    for (int merged = 0, now = 0; merged < 3; merged += now) {
+        step_all(groups, GROUPS);
+        assert_good(&groups[0], codistill_merge(groups[0].peers, &now));
+    }
+    atomic_store(&groups[0].stop, true);
+    assert_int_equal(pthread_join(reader, &failed), 0);
+    assert_null(failed);
+    close_all(groups, GROUPS);
+}
+
 TEST_IN_FOLDER(a_forked_process_is_refused)
 {
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its own locks do not survive the fork of a process that has threads */
+#endif
     group g = {0};
     fill(&g, 1);
     assert_good(&g, join(&g, 0, NULL));
