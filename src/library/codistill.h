@@ -20,8 +20,8 @@
  * in each period and one pass over them for each version that it merges.
  *
  * The library prints nothing, ends nothing and has no settings of its own outside handles. Functions that can fail
- * return a codistill_status; the reason is in codistill_error(). Threads may share a handle: its calls wait for each other.
- * A process that was forked from the one that opened a handle may only close it.
+ * return a codistill_status; the reason is in codistill_error(). Threads may share a handle: its calls wait for each
+ * other. A process that was forked from the one that opened a handle may only close it.
  *
  * Sources: delays and their correction, docs/exchange.md; the coding of weights, docs/codec.md.
  */

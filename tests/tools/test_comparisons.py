@@ -69,7 +69,7 @@ if sys.argv[2] == "step":
         print(json.dumps(dict(ms=(110 if os.environ.get("COD_CPU_CONVOLUTION") == "fixed" else 100) + index)), flush=True)
         if not sys.stdin.readline():
             break
-elif os.environ["COD_CPU_ISA"] == "avx512":
+elif os.environ.get("COD_CPU_ISA") == "avx512":
     sys.exit("this processor has no avx512")
 """
 

@@ -58,7 +58,8 @@ class Setting:
         return [*self.case.words, "--precision", self.precision, "--threads", self.threads]
 
     def variables(self, cache, **more):
-        return {"XDG_CACHE_HOME": str(cache), **({"COD_CPU_ISA": self.isa} if self.isa else {}), **more}
+        """A choice that the caller's environment has would be no choice of ours: auto is what an unset variable means."""
+        return {"XDG_CACHE_HOME": str(cache), "COD_CPU_CONVOLUTION": "auto", **({"COD_CPU_ISA": self.isa} if self.isa else {}), **more}
 
     def label(self):
         return f"{self.case.name} {self.isa or 'own'} {self.precision} {self.threads}t"
