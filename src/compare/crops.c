@@ -87,6 +87,7 @@ cod_status cod_compare_write_crops(const cod_comparison *c, const char *folder, 
         return COD_OK;
     snprintf(path, sizeof path, "%s/crops", folder);
     COD_TRY(cod_folder_create(path));
+    COD_TRY(cod_folder_clean(path)); /* of who was killed while it wrote one */
     const cod_dataset_place place = {
         .scale = whole->kind->scale(whole->architecture), .seed = (uint64_t)c->seeds[0], .groups = 1};
     COD_TRY(cod_dataset_open(&c->config.data, &place, &data));

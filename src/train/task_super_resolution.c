@@ -185,6 +185,7 @@ static cod_status write_sample(super_resolution *s, const cod_task_evaluation *w
     COD_TRY(cod_folder_create(path));
     snprintf(path, sizeof path, "%s/samples/step-%07lld-group-%d-%zu.png", what->folder, (long long)what->step,
              what->group, index);
+    COD_TRY(cod_file_clean(path)); /* of who was killed while it wrote it */
     cod_status status = cod_upscaler_run(s->bicubic, low, NULL, NULL, &bicubic);
     COD_THEN(status, draw_sheet(low, &bicubic, ours, truth, &sheet));
     COD_THEN(status, cod_image_write_png(path, &sheet));
@@ -401,6 +402,7 @@ static cod_status show(cod_train_task *task, const char *model, const char *fold
     char path[4096];
     snprintf(path, sizeof path, "%s/crops", folder);
     COD_TRY(cod_folder_create(path));
+    COD_TRY(cod_folder_clean(path)); /* of who was killed while it wrote one */
     COD_TRY(cod_upscaler_open(model, s->backend, s->device, &options, &upscaler));
     cod_json_open(json, "crops", '[');
     const cod_status status = show_pictures(s, upscaler, folder, json);
